@@ -1,0 +1,99 @@
+"""The command line: `python -m minijax demo | info | --version`.
+
+It holds no more than the reading of arguments and the printing of facts. Bad input is
+answered with one sentence on standard error and exit status 2.
+"""
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import NoReturn
+
+import minijax
+from minijax import demo
+
+PACKAGES = ("minijax-compiler", "jaxlib", "numpy", "ml_dtypes")
+SETTINGS = (
+    "MINIJAX_PLATFORM",
+    "MINIJAX_NUM_CPU_DEVICES",
+    "XLA_FLAGS",
+    "NPROC",
+    "TF_CPP_MIN_LOG_LEVEL",
+)
+
+
+class OneSentenceParser(argparse.ArgumentParser):
+    """An argument parser that answers a mistake with a sentence, not with a page."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print `message` as one line and exit with status 2."""
+        text = message.strip().partition("\n")[0].rstrip(".")
+        self.exit(2, f"{self.prog}: {text}.\n")
+
+
+def package_version(name: str) -> str:
+    """The installed version of a distribution.
+
+    >>> package_version("no-such-distribution")
+    'not installed'
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def facts() -> Iterator[tuple[str, str]]:
+    """What `info` prints: versions, the platform, its devices, the settings in force.
+
+    Raises what starting the platform raises, for one that is unknown or not there.
+    """
+    # Read before the platform starts: starting it may set some of them for itself.
+    settings = [(name, os.environ.get(name, "not set")) for name in SETTINGS]
+    for name in PACKAGES:
+        yield name, package_version(name)
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    devices = minijax.devices()
+    yield "platform", devices[0].platform
+    yield "devices", f"{len(devices)}: {', '.join(map(str, devices))}"
+    yield from settings
+
+
+def make_parser() -> OneSentenceParser:
+    """The parser of the command line. What follows `demo` is the demo's to read."""
+    parser = OneSentenceParser(
+        prog="python -m minijax", description="A tracing compiler for collectives."
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"minijax {package_version('minijax-compiler')}",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("demo", help="run the demonstration (demo --help says more)")
+    commands.add_parser("info", help="print versions, platform, devices and settings")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["demo"]:
+        return demo.main(arguments[1:])
+    parser = make_parser()
+    parser.parse_args(arguments)
+    try:
+        rows = list(facts())
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

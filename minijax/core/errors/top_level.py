@@ -1,0 +1,73 @@
+"""Errors of `top_level_all_gather`."""
+
+from __future__ import annotations
+
+
+def not_explicit(mesh: object) -> ValueError:
+    return ValueError(
+        "top_level_all_gather works when all mesh axes of context mesh are explicit. "
+        f"Got {mesh}"
+    )
+
+
+def not_sharded(kind: str, aval: object) -> ValueError:
+    return ValueError(
+        f"top_level_all_gather takes arrays that are sharded over the context mesh, "
+        f"but got a value of type {kind} ({aval}), which is not. Put it there first: "
+        "jax.device_put(x, PartitionSpec(...)) within jax.set_mesh(mesh)."
+    )
+
+
+def no_target(target: object) -> ValueError:
+    return ValueError(
+        f"out_sharding passed to top_level_all_gather cannot be {target}. It should be "
+        "a PartitionSpec or NamedSharding."
+    )
+
+
+def bad_target(name: str, target: object) -> TypeError:
+    return TypeError(
+        f"`out_sharding` argument of {name} only supports instances of `NamedSharding` "
+        f"or `PartitionSpec`. Got {target} of type: {type(target)}"
+    )
+
+
+def other_mesh(mesh: object, target: object) -> ValueError:
+    return ValueError(
+        f"Input sharding mesh {mesh} should be equal to out_sharding mesh {target}"
+    )
+
+
+def context_mesh(context: object, mesh: object, name: str) -> ValueError:
+    return ValueError(
+        f"Context mesh {context} should match the mesh of sharding {mesh} passed to "
+        f"{name}."
+    )
+
+
+def rank(spec: object, aval: object) -> ValueError:
+    return ValueError(
+        f"top_level_all_gather out_sharding {spec} is longer than the rank of {aval}"
+    )
+
+
+def several_dimensions(in_spec: object, out_spec: object) -> ValueError:
+    return ValueError(
+        "multiple dimensions cannot be all_gathered since multi_dim=False passed to "
+        f"`top_level_all_gather`. Got {in_spec=} and {out_spec=}"
+    )
+
+
+def not_sharded_on(aval: object, dim: int, out_spec: object) -> ValueError:
+    return ValueError(
+        f"top_level_all_gather doesn't allow input {aval} to be unsharded on dimension "
+        f"{dim} when {out_spec=}."
+    )
+
+
+def not_a_prefix(in_spec: object, out_spec: object, dim: int) -> ValueError:
+    return ValueError(
+        "top_level_all_gather maintains `top_level_all_gather(x, ...) == x` property. "
+        f"The {in_spec=} and {out_spec=} don't satisfy this property. Please change "
+        f"your out_spec of array dimension {dim} so that it's a prefix of in_spec"
+    )

@@ -1,0 +1,211 @@
+"""Errors about tracers: leaks, conversions to Python values, missing rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_DOCS = "https://docs.jax.dev/en/latest/101/errors.html#jax.errors."
+
+
+class ConcretizationTypeError(TypeError):
+    """A traced value was used where a concrete one is needed."""
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value was used as a condition in Python."""
+
+
+class TracerIntegerConversionError(TypeError):
+    """A traced value was used as a Python integer."""
+
+
+class TracerArrayConversionError(TypeError):
+    """A traced value was given to numpy."""
+
+
+class UnexpectedTracerError(TypeError):
+    """A tracer was used after its trace had ended."""
+
+
+class NonConcreteBooleanIndexError(IndexError):
+    """A traced boolean mask was used as an index."""
+
+
+def _see(error: type[Exception], text: str, origin: str) -> Exception:
+    lines = [text, *([origin] if origin else []), f"See {_DOCS}{error.__name__}"]
+    return error("\n".join(lines))
+
+
+def bool_conversion(aval: str, origin: str) -> Exception:
+    text = f"Attempted boolean conversion of traced array with shape {aval}."
+    return _see(TracerBoolConversionError, text, origin)
+
+
+def integer_conversion(aval: str, origin: str) -> Exception:
+    text = f"The __index__() method was called on traced array with shape {aval}"
+    return _see(TracerIntegerConversionError, text, origin)
+
+
+def array_conversion(aval: str, origin: str) -> Exception:
+    text = (
+        "The numpy.ndarray conversion method __array__() was called on "
+        f"traced array with shape {aval}"
+    )
+    return _see(TracerArrayConversionError, text, origin)
+
+
+def concretization(function: str) -> Callable[[str, str], Exception]:
+    """The error for `int(x)`, `float(x)` or `complex(x)` of a tracer."""
+
+    def error(aval: str, origin: str) -> Exception:
+        text = (
+            "Abstract tracer value encountered where concrete value is expected: "
+            f"traced array with shape {aval}\n"
+            f"The problem arose with the `{function}` function. If trying to convert "
+            f"the data type of a value, try using `x.astype({function})` or "
+            f"`jnp.array(x, {function})` instead."
+        )
+        return _see(ConcretizationTypeError, text, origin + "\n")
+
+    return error
+
+
+def concrete_value_needed(aval: str, why: str, origin: str) -> Exception:
+    text = (
+        "Abstract tracer value encountered where concrete value is expected: "
+        f"traced array with shape {aval}\n{why}"
+    )
+    return _see(ConcretizationTypeError, text, origin + "\n")
+
+
+def nonconcrete_boolean_index(aval: str) -> Exception:
+    return NonConcreteBooleanIndexError(
+        f"Array boolean indices must be concrete; got {aval}\n\n"
+        f"See {_DOCS}NonConcreteBooleanIndexError"
+    )
+
+
+def not_an_index() -> TypeError:
+    return TypeError("Only integer scalar arrays can be converted to a scalar index.")
+
+
+def not_one_element(wanted: str, size: int) -> Exception:
+    if wanted == "truth":
+        if size == 0:
+            return ValueError("The truth value of an empty array is ambiguous.")
+        return ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    return TypeError("Only scalar arrays can be converted to Python scalars.")
+
+
+def no_sharding_on_tracer(aval: str) -> AttributeError:
+    return AttributeError(
+        f"The 'sharding' attribute is not available on traced array with shape {aval}."
+        " To query sharding information on tracers, use `jax.typeof(x)`."
+    )
+
+
+def token_has_no(tracer: str, attribute: str) -> AttributeError:
+    return AttributeError(
+        f"{tracer} has no attribute {attribute}: it is a token, which carries no data"
+    )
+
+
+def unhashable(tracer: str) -> TypeError:
+    return TypeError(f"unhashable type: '{tracer}'")
+
+
+def unbound_axis(name: object) -> NameError:
+    return NameError(f"unbound axis name: {name}")
+
+
+def found_unbound_axis(name: object, primitive: str) -> NameError:
+    return NameError(
+        f"Found an unbound axis name: {name}. To fix this, please call {primitive} "
+        "under `jax.shard_map`."
+    )
+
+
+def rule_missing(primitive: str, kind: str) -> NotImplementedError:
+    return NotImplementedError(f"{kind} for '{primitive}' not implemented")
+
+
+def masked_array() -> ValueError:
+    return ValueError(
+        "numpy masked arrays are not supported as direct inputs to JAX functions. "
+        "Use arr.filled() to convert the value to a standard numpy array."
+    )
+
+
+def not_a_value(x: object) -> TypeError:
+    return TypeError(
+        f"Value {x!r} with type {type(x)} is not a valid JAX type"
+    )
+
+
+def bad_argument(primitive: str, position: int, x: object) -> TypeError:
+    return TypeError(
+        f"Error interpreting argument to {primitive} as a JAX value. The problematic "
+        f"value is of type {type(x)} and was passed to {primitive} at position "
+        f"{position}.\n"
+    )
+
+
+def bad_output(function: str, x: object, path: str) -> TypeError:
+    return TypeError(
+        f"function {function} returned a value of type {type(x)}{path}, which is not "
+        "a valid JAX type"
+    )
+
+
+def leaked(aval: str, tracer: str, function: str, created: str) -> Exception:
+    """A tracer used after its trace ended.
+
+    `function` is the sentence on the function that was traced; `created` the line of
+    the user's program that made the value. Either may be empty.
+    """
+    detail = ""
+    if function:
+        rule = "-" * 30
+        detail = (
+            f"{function}\n{rule}\n"
+            f"The leaked intermediate value was created on line {created}. \n{rule}\n"
+            "When the value was created, the final 5 stack frames (most recent last) "
+            f"excluding JAX-internal frames were:\n{rule}\n{created}\n{rule}\n\n"
+        )
+    return _see(
+        UnexpectedTracerError,
+        "Encountered an unexpected tracer. A function transformed by JAX had a side "
+        "effect, allowing for a reference to an intermediate value with type "
+        f"{aval} wrapped in a {tracer} to escape the scope of the transformation.\n"
+        "JAX transformations require that functions explicitly return their outputs, "
+        "and disallow saving intermediate values to global state.\n"
+        f"{detail}To catch the leak earlier, try setting the environment variable "
+        "JAX_CHECK_TRACER_LEAKS or using the `jax.checking_leaks` context manager.",
+        "",
+    )
+
+
+
+
+def body_closes_over(aval: str) -> RuntimeError:
+    return RuntimeError(
+        f"a rule closed over a tracer of type {aval}; the body of an equation must "
+        "take every value as an argument"
+    )
+
+
+def needs_mapped_context(primitive: str) -> RuntimeError:
+    return RuntimeError(
+        f"{primitive} must be used within a mapped context like vmap or shard_map."
+    )
+
+
+def tracer_at_bottom(aval: str) -> RuntimeError:
+    return RuntimeError(
+        f"a traced value of type {aval} was used where no trace is current, for "
+        "example in another thread than the one that traces"
+    )

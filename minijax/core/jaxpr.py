@@ -1,0 +1,264 @@
+"""The intermediate representation: jaxprs, typed first-order programs.
+
+A jaxpr binds each variable once. Its grammar:
+
+    jaxpr ::= { lambda constvars ; invars . let eqns in outvars }
+    eqn   ::= vars = primitive[params] atoms
+    atom  ::= var | literal
+
+`Jaxpr` has no values in it; `ClosedJaxpr` pairs one with the values of its
+constvars. This file holds the data structures and walks over them. They are built
+in `staging`, checked in `check`, and printed in `pretty`.
+
+Upstream: `jax/_src/core.py` (`Jaxpr`, `ClosedJaxpr`, `JaxprEqn`, `Var`, `Literal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from minijax.core.avals import AbstractValue
+
+if TYPE_CHECKING:
+    from minijax.core.effects import Effect
+    from minijax.core.primitive import Primitive
+    from minijax.core.source import Source
+
+NO_EFFECTS: frozenset[Effect] = frozenset()
+
+
+class Var:
+    """A variable: an identity with a type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.short()}"
+
+
+class DropVar(Var):
+    """Binds a result that nothing reads; it prints as `_`."""
+
+    __slots__ = ()
+
+
+class Literal:
+    """A scalar constant that stands in an equation itself."""
+
+    __slots__ = ("aval", "val")
+
+    def __init__(self, val: Any, aval: AbstractValue):
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"{self.val}:{self.aval.short()}"
+
+
+Atom = Var | Literal
+
+
+class JaxprEqn:
+    """One application of a primitive."""
+
+    __slots__ = ("effects", "invars", "outvars", "params", "primitive", "source")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        invars: Sequence[Atom],
+        outvars: Sequence[Var],
+        params: dict[str, Any],
+        effects: frozenset[Effect] = NO_EFFECTS,
+        source: Source | None = None,
+    ):
+        self.primitive = primitive
+        self.invars = invars
+        self.outvars = outvars
+        self.params = params
+        self.effects = effects
+        self.source = source
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """The same equation with some of its fields replaced."""
+        fields = {a: getattr(self, a) for a in JaxprEqn.__slots__}
+        return JaxprEqn(**(fields | changes))
+
+    def __repr__(self) -> str:
+        return _Printer.eqn(self)
+
+
+class DebugInfo(Protocol):
+    """What a jaxpr remembers of the Python function it was traced from."""
+
+    name: str
+
+
+class Jaxpr:
+    """A typed first-order program.
+
+    Jaxprs are immutable and compared by identity, so that they can key caches.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "cache",
+        "constvars",
+        "effects",
+        "eqns",
+        "invars",
+        "outvars",
+    )
+
+    def __init__(
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Atom],
+        eqns: Sequence[JaxprEqn],
+        effects: frozenset[Effect] | None = None,
+    ):
+        self.constvars = constvars
+        self.invars = invars
+        self.outvars = outvars
+        self.eqns = eqns
+        self.effects = _join_effects(eqns) if effects is None else effects
+        # What transformations derived from this jaxpr; dies with it.
+        self.cache: dict[Any, Any] = {}
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """The same jaxpr with some of its fields replaced."""
+        fields: dict[str, Any] = {
+            "constvars": self.constvars,
+            "invars": self.invars,
+            "outvars": self.outvars,
+            "eqns": self.eqns,
+        }
+        return Jaxpr(**(fields | changes))
+
+    def __repr__(self) -> str:
+        return _Printer.jaxpr(self)
+
+
+class ClosedJaxpr:
+    """A jaxpr with the values of its constvars; what `make_jaxpr` returns."""
+
+    __slots__ = ("__weakref__", "consts", "jaxpr")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()):
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return self.jaxpr.in_avals
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return self.jaxpr.out_avals
+
+    @property
+    def eqns(self) -> Sequence[JaxprEqn]:
+        return self.jaxpr.eqns
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return self.jaxpr.effects
+
+    def __repr__(self) -> str:
+        return _Printer.jaxpr(self.jaxpr)
+
+
+class _Printer:
+    """Holds the printer, which imports this file; `staging` puts it here."""
+
+    jaxpr: Callable[[Jaxpr], str]
+    eqn: Callable[[JaxprEqn], str]
+
+
+def set_printer(jaxpr: Callable[[Jaxpr], str], eqn: Callable[[JaxprEqn], str]) -> None:
+    """Late binding, called once: how programs and equations are printed."""
+    _Printer.jaxpr = jaxpr
+    _Printer.eqn = eqn
+
+
+def _join_effects(eqns: Iterable[JaxprEqn]) -> frozenset[Effect]:
+    found = [e.effects for e in eqns if e.effects]
+    return NO_EFFECTS.union(*found) if found else NO_EFFECTS
+
+
+def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The jaxprs among an equation's parameters, also inside tuples."""
+    for value in params.values():
+        items = cast("tuple[Any, ...]", value) if type(value) is tuple else (value,)
+        for item in items:
+            if isinstance(item, Jaxpr):
+                yield item
+
+
+def collective_names(jaxpr: Jaxpr) -> tuple[str, ...]:
+    """The axis names that collectives in a program act over, at any depth."""
+    if "collective_names" not in jaxpr.cache:
+        names: dict[str, None] = {}
+        for eqn in jaxpr.eqns:
+            rule = eqn.primitive.axis_names
+            if rule is not None:
+                names.update(dict.fromkeys(rule(eqn.params)))
+        jaxpr.cache["collective_names"] = tuple(names)
+    return jaxpr.cache["collective_names"]
+
+
+def called_jaxpr(eqn: JaxprEqn) -> Jaxpr | None:
+    """The program that an equation calls by name, as `jit`'s do, else None.
+
+    It takes the operands of the equation as they are, and gives its results.
+    """
+    called = eqn.params.get("jaxpr") if "name" in eqn.params else None
+    return called if isinstance(called, Jaxpr) else None
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """Interprets a jaxpr by binding each equation under the current trace.
+
+    Whatever trace is current decides what happens: values are computed, or a
+    transformation sees every equation, or the program is traced once more.
+    """
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        operands = [v.val if isinstance(v, Literal) else env[v] for v in eqn.invars]
+        results = eqn.primitive.bind(*operands, **eqn.params)
+        env.update(zip(eqn.outvars, results, strict=True))
+    return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
+
+
+def dead_code_eliminated(
+    jaxpr: Jaxpr, used: Sequence[bool]
+) -> tuple[Jaxpr, list[bool]]:
+    """Keeps the outputs marked as used and the equations they rest on.
+
+    Equations with effects stay. Returns the smaller jaxpr, all of whose inputs
+    are read, and which of the old inputs those are.
+    """
+    outvars = [v for v, u in zip(jaxpr.outvars, used, strict=True) if u]
+    live = {v for v in outvars if isinstance(v, Var)}
+    eqns: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or any(v in live for v in eqn.outvars):
+            eqns.append(eqn)
+            live.update(v for v in eqn.invars if isinstance(v, Var))
+    read = [v in live for v in jaxpr.invars]
+    invars = [v for v, r in zip(jaxpr.invars, read, strict=True) if r]
+    return jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1]), read

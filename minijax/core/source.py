@@ -1,0 +1,41 @@
+"""Where in the user's program a value came from.
+
+The user's frame is the innermost one outside this package. Finding it costs a walk
+over a few frames per equation, so which code objects are the package's own is
+remembered by code object.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ours: dict[CodeType, bool] = {}
+
+
+class Source(NamedTuple):
+    """A place in the user's program; printing it finds the line."""
+
+    code: CodeType
+    lineno: int
+
+    def __str__(self) -> str:
+        name = self.code.co_qualname.rpartition(".")[2]
+        return f"{self.code.co_filename}:{self.lineno} ({name})"
+
+
+def user_source(depth: int = 1) -> Source | None:
+    """The innermost frame outside this package, from `depth` frames up."""
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        ours = _ours.get(code)
+        if ours is None:
+            ours = _ours[code] = code.co_filename.startswith(_PACKAGE)
+        if not ours:
+            return Source(code, frame.f_lineno)
+        frame = frame.f_back
+    return None

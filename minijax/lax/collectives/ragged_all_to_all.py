@@ -1,0 +1,247 @@
+"""ragged_all_to_all: an `all_to_all` whose parts have different sizes.
+
+    device     0           1                       0            1
+            [a b c]     [d e f]        ->       [a d e]      [b c f]
+    sends    1, 2        2, 1
+
+Device `i` sends `operand[input_offsets[j]:][:send_sizes[j]]` to device `j`, which
+writes it into its output at `output_offsets[j]` (as given by the sender). Where nothing
+arrives, the result is `output`. `recv_sizes[j]` is how much arrives from device `j`.
+Along the leading dimension only.
+
+Type: that of `output`. StableHLO: the custom call `ragged_all_to_all`, which XLA
+implements for GPU and TPU, not for CPU.
+Upstream: `jax/_src/lax/parallel.py` (`ragged_all_to_all`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
+from minijax.core.errors import collectives as errors
+from minijax.core.linear import Zero, is_undefined, zero_tangent
+from minijax.core.mesh import replica_groups
+from minijax.core.primitive import Primitive
+from minijax.core.trace import is_evaluating, typeof
+from minijax.lax.arithmetic import add, mul
+from minijax.lax.collectives.all_to_all import all_to_all_p
+from minijax.lax.collectives.axes import (
+    Groups,
+    as_groups,
+    as_names,
+    check_bound,
+    group_size,
+    params_names,
+)
+from minijax.lax.compare import ge, gt, lt
+from minijax.lax.convert import convert_element_type
+from minijax.lax.integers import bitwise_not, bitwise_or
+from minijax.lax.rules import batch_at, const, instantiate
+from minijax.lax.select import select
+from minijax.lax.shapes import (
+    broadcast_in_dim,
+    broadcasted_iota,
+    moveaxis,
+    reshape,
+    sum_over,
+    zeros_like,
+)
+from minijax.lowering import dialect
+
+_ARGUMENTS = ("input_offsets", "send_sizes", "output_offsets", "recv_sizes")
+
+
+def ragged_all_to_all(
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+    *,
+    axis_name: Any,
+    axis_index_groups: Any = None,
+) -> Any:
+    """Exchanges parts of different sizes along a named axis.
+
+    Args:
+      operand: what is sent, `[rows, ...]`.
+      output: what the result is where nothing arrives, `[rows, ...]`.
+      input_offsets: the first row for each receiver, `int[n]`.
+      send_sizes: the number of rows for each receiver.
+      output_offsets: the row at which each receiver writes them.
+      recv_sizes: the number of rows that each sender sends to this device.
+      axis_name: a name or a tuple of names.
+      axis_index_groups: exchanges within each of these lists of indices.
+
+    Raises:
+      ValueError: offsets or sizes that are no integers of rank 1.
+      NotImplementedError: XLA has no such operation for the platform.
+    """
+    return ragged_all_to_all_p.bind1(
+        operand,
+        output,
+        input_offsets,
+        send_sizes,
+        output_offsets,
+        recv_sizes,
+        axis_name=as_names(axis_name),
+        axis_index_groups=as_groups(axis_index_groups),
+    )
+
+
+ragged_all_to_all_p = Primitive("ragged_all_to_all")
+ragged_all_to_all_p.axis_names = params_names
+
+
+@ragged_all_to_all_p.def_abstract_eval
+def _type(
+    operand: ShapedArray,
+    output: ShapedArray,
+    *where: ShapedArray,
+    axis_name: tuple[str, ...],
+    axis_index_groups: Groups,
+) -> list[ShapedArray]:
+    del operand
+    if is_evaluating():
+        raise errors.eager_collective("ragged_all_to_all")
+    for name, aval in zip(_ARGUMENTS, where, strict=True):
+        if not dtypes.issubdtype(aval.dtype, np.integer):
+            raise errors.ragged_not_integer(name)
+    for name, aval in zip(_ARGUMENTS, where, strict=True):
+        if aval.ndim != 1 or aval.shape[0] < 1:
+            raise errors.ragged_rank(name, aval.shape)
+    check_bound(axis_name, "ragged_all_to_all")
+    group_size(axis_name, axis_index_groups)
+    return [output.strip_weak_type()]
+
+
+@ragged_all_to_all_p.def_lowering
+def _lowering(
+    ctx: Any, *values: Any, axis_name: tuple[str, ...], axis_index_groups: Groups
+) -> list[Any]:
+    groups = replica_groups(ctx.mesh, axis_name)
+    if axis_index_groups is not None:
+        groups = [[g[i] for i in part] for g in groups for part in axis_index_groups]
+    config = {
+        "channel_id": dialect.i64(1),
+        "replica_groups": dialect.dense_i64(groups),
+    }
+    attributes = {
+        "call_target_name": dialect.string("ragged_all_to_all"),
+        "backend_config": ir.DictAttr.get(config),
+        "api_version": dialect.i32(4),
+    }
+    types = [dialect.ir_type(ctx.avals_out[0])]
+    return dialect.op("stablehlo.custom_call", values, types, attributes)
+
+
+# -------------------------------------------------------------------- derivatives
+
+
+@ragged_all_to_all_p.def_jvp
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    operand_dot, output_dot, *_ = tangents
+    outs = ragged_all_to_all_p.bind(*primals, **params)
+    if type(operand_dot) is Zero and type(output_dot) is Zero:
+        return outs, [zero_tangent(outs[0])]
+    dots = [instantiate(operand_dot), instantiate(output_dot)]
+    return outs, ragged_all_to_all_p.bind(*dots, *primals[2:], **params)
+
+
+@ragged_all_to_all_p.def_transpose
+def _transpose(
+    cts: Any,
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+    **params: Any,
+) -> list[Any]:
+    (ct,) = cts
+    if type(ct) is Zero:
+        return [None] * 6
+    # Where each part was read from and written to, as the receivers know it.
+    received_at = _exchanged(output_offsets, params)
+    read_from = _exchanged(input_offsets, params)
+    operand_ct = output_ct = None
+    if is_undefined(operand):
+        operand_ct = ragged_all_to_all_p.bind1(
+            ct,
+            instantiate(Zero(operand.aval.to_cotangent())),
+            received_at,
+            recv_sizes,
+            read_from,
+            send_sizes,
+            **params,
+        )
+    if is_undefined(output):
+        output_ct = _where_nothing_arrived(ct, received_at, recv_sizes)
+    return [operand_ct, output_ct, None, None, None, None]
+
+
+def _exchanged(offsets: Any, params: Any) -> Any:
+    return all_to_all_p.bind1(
+        offsets, split_axis=0, concat_axis=0, tiled=True, **params
+    )
+
+
+def _where_nothing_arrived(ct: Any, starts: Any, sizes: Any) -> Any:
+    """The cotangent with zeros in the rows that were written."""
+    aval, parts = typeof(ct), typeof(starts).shape[0]
+    dtype = typeof(starts).dtype
+    rows = broadcasted_iota(dtype, (aval.shape[0], parts), 0)
+    first = broadcast_in_dim(starts, rows.shape, (1,))
+    size = broadcast_in_dim(sizes, rows.shape, (1,))
+    outside = bitwise_or(lt(rows, first), ge(rows, add(first, size)))
+    times = sum_over(convert_element_type(bitwise_not(outside), dtype), (1,))
+    written = gt(times, zeros_like(times))
+    return select(broadcast_in_dim(written, aval.shape, (0,)), zeros_like(ct), ct)
+
+
+# ----------------------------------------------------------------------- batching
+
+
+@ragged_all_to_all_p.def_batch
+def _batch(
+    axis: Any, args: Any, dims: Any, *, axis_name: Any, axis_index_groups: Any
+) -> Any:
+    """Over another axis: all elements of the batch are parts of one exchange."""
+    if axis.name in axis_name:
+        raise errors.ragged_over_mapped(axis.name)
+    n = axis.size
+    data = [
+        batch_at(x, n, 0) if d is None else moveaxis(x, d, 0)
+        for x, d in zip(args[:2], dims[:2], strict=True)
+    ]
+    where = [
+        batch_at(x, n, 1) if d is None else moveaxis(x, d, 1)
+        for x, d in zip(args[2:], dims[2:], strict=True)
+    ]
+    # Rows of element k come after those of the elements before it.
+    for position, rows in ((0, data[0]), (2, data[1])):
+        offsets = where[position]
+        aval = typeof(offsets)
+        element = broadcasted_iota(aval.dtype, aval.shape, 1)
+        step = const(element, typeof(rows).shape[1])
+        where[position] = add(offsets, mul(element, step))
+    out = ragged_all_to_all_p.bind1(
+        *map(_merged, data),
+        *map(_merged, where),
+        axis_name=axis_name,
+        axis_index_groups=axis_index_groups,
+    )
+    shape = typeof(out).shape
+    return [reshape(out, (n, shape[0] // n, *shape[1:]))], [0]
+
+
+def _merged(x: Any) -> Any:
+    shape = typeof(x).shape
+    return reshape(x, (shape[0] * shape[1], *shape[2:]))

@@ -1,0 +1,266 @@
+"""Running programs: compile a StableHLO module, place its arguments, wrap its results.
+
+What a call needs is worked out when the program is compiled: the sharding that each
+argument must have, and per result jaxlib's handler with our type and sharding. A call
+then compares shardings by identity (equal ones are one object), runs, and wraps.
+Nothing here knows how a module is made.
+
+Upstream: `jax/_src/compiler.py` and `jax/_src/interpreters/pxla.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from jaxlib import xla_client as xc
+
+from minijax.core.avals import AbstractToken, ShapedArray
+from minijax.core.errors import runtime as errors
+from minijax.core.mesh import (
+    Device,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
+from minijax.runtime.array import Array, Token
+from minijax.runtime.layout import array_type, hlo_sharding, layout_of
+from minijax.runtime.placement import TOKEN_TYPE, device_put
+
+type Aval = ShapedArray | AbstractToken
+
+
+def compile_module(
+    module: Any,
+    devices: Sequence[Device],
+    *,
+    in_avals: Sequence[Aval],
+    out_avals: Sequence[Aval],
+    in_shardings: Sequence[Sharding | None] | None = None,
+    out_shardings: Sequence[Sharding | None] | None = None,
+    mesh: Mesh | None = None,
+    committed: bool = True,
+    host_callbacks: Sequence[Callable[..., Any]] = (),
+) -> Executable:
+    """Compiles a module whose `main` takes and returns one value per aval.
+
+    Args:
+      module: an MLIR module; without callbacks, also its bytecode or text.
+      devices: those it runs on. Several make it a partitioned (SPMD) program with one
+        partition per device, numbered in this order.
+      in_avals, out_avals: the types of whole arrays; `abstract_token` for a token.
+      in_shardings, out_shardings: where they lie; `None` for what the compiler chose.
+      mesh: what shardings that the compiler chose are expressed over.
+      committed: whether the results are committed to the devices.
+      host_callbacks: the Python functions that the module calls by number.
+
+    Raises jaxlib's JaxRuntimeError where XLA refuses the module.
+    """
+    devices = tuple(devices)
+    callbacks = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
+    loaded = devices[0].client.compile_and_load(
+        module, xc.DeviceList(devices), _options(devices), **callbacks
+    )
+    ins = in_shardings or [None] * len(in_avals)
+    ins = _complete(ins, in_avals, loaded.get_parameter_shardings, devices, mesh)
+    outs = out_shardings or [None] * len(out_avals)
+    outs = _complete(outs, out_avals, loaded.get_output_shardings, devices, mesh)
+    return Executable(loaded, ins, out_avals, outs, committed)
+
+
+def _options(devices: tuple[Device, ...]) -> Any:
+    options = xc.CompileOptions()
+    options.num_replicas = 1
+    options.num_partitions = len(devices)
+    options.executable_build_options.use_spmd_partitioning = True
+    options.executable_build_options.use_shardy_partitioner = True
+    ids = np.array([[device.id for device in devices]], np.int32)
+    options.device_assignment = xc.DeviceAssignment.create(ids)
+    return options
+
+
+class Executable:
+    """A compiled program, ready to be called.
+
+    Attributes:
+      call: `call(args)` runs it: see `_caller`.
+      in_shardings, out_shardings: where arguments are placed and results lie.
+      loaded: jaxlib's executable.
+    """
+
+    __slots__ = ("call", "in_shardings", "loaded", "out_shardings")
+
+    def __init__(
+        self,
+        loaded: Any,
+        in_shardings: Sequence[Sharding],
+        out_avals: Sequence[Aval],
+        out_shardings: Sequence[Sharding],
+        committed: bool,
+    ):
+        self.loaded = loaded
+        self.in_shardings = tuple(in_shardings)
+        self.out_shardings = tuple(out_shardings)
+        outs = [*zip(out_avals, out_shardings, strict=True)]
+        self.call = _caller(loaded.execute_sharded, self.in_shardings, outs, committed)
+
+    def as_text(self) -> str:
+        """The optimised HLO."""
+        return "\n\n".join(m.to_string() for m in self.loaded.hlo_modules())
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of operations (`flops`) and of `bytes accessed`."""
+        return self.loaded.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """The sizes of arguments, results and scratch space, in bytes per device."""
+        return self.loaded.get_compiled_memory_stats()
+
+
+def _caller(
+    execute: Callable[[list[Any]], Any],
+    in_shardings: tuple[Sharding, ...],
+    outs: list[tuple[Aval, Sharding]],
+    committed: bool,
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that runs a program, with all it needs in local variables.
+
+    A small program takes about five microseconds to start, so an attribute or a
+    keyword argument more shows in the time of a call.
+    """
+    count = len(in_shardings)
+    types = [_result_type(aval, sharding) for aval, sharding in outs]
+    handlers = [
+        xc.array_result_handler(aval, layout_of(sharding, aval.ndim).xla, committed)
+        for aval, sharding in types
+    ]
+    tokens = [i for i, (aval, _) in enumerate(outs) if isinstance(aval, AbstractToken)]
+
+    def call(args: Sequence[Any]) -> list[Any]:
+        """Runs the program; returns one `Array` or `Token` per result, not yet ready.
+
+        Args:
+          args: one `Array`, `Token`, numpy array or Python scalar per argument. What
+            lies elsewhere is copied to where the program wants it.
+
+        Raises TypeError for another number of arguments, RuntimeError for an array
+        that was deleted or donated, or is donated twice.
+        """
+        if len(args) != count:
+            raise errors.argument_count(count, len(args))
+        try:
+            bufs = [
+                x._buf if type(x) is Array and x.sharding is place else _place(x, place)
+                for x, place in zip(args, in_shardings)  # noqa: B905
+            ]
+            done = execute(bufs).consume_with_handlers(handlers)
+        except Exception as error:
+            for x in args:
+                if isinstance(x, Array) and x.is_deleted():
+                    raise errors.deleted(str(x.aval)) from error
+            raise
+        results: list[Any] = [
+            Array(buf, aval, sharding, committed)
+            for buf, (aval, sharding) in zip(done, types)  # noqa: B905
+        ]
+        for i in tokens:
+            results[i] = Token(results[i])
+        return results
+
+    return call
+
+
+def _result_type(aval: Aval, sharding: Sharding) -> tuple[ShapedArray, Sharding]:
+    """The type that the array of a result has, and its sharding."""
+    if isinstance(aval, AbstractToken):
+        return TOKEN_TYPE, sharding
+    if aval.sharding.mesh.empty:
+        aval = array_type(aval.shape, aval.dtype, aval.weak_type, sharding)
+    return aval, sharding
+
+
+def _place(x: Any, sharding: Sharding) -> Any:
+    """jaxlib's array of an argument that is not an `Array` where it is wanted."""
+    placed = device_put(x, sharding)
+    return (placed._buf if type(placed) is Token else placed)._buf
+
+
+# ----------------------------------------------------- shardings the compiler chose
+
+
+def _complete(
+    shardings: Sequence[Sharding | None],
+    avals: Sequence[Aval],
+    read: Callable[[], Any],
+    devices: tuple[Device, ...],
+    mesh: Mesh | None,
+) -> list[Sharding]:
+    """Fills in the shardings that are not given with those of the executable."""
+    if len(devices) == 1:
+        one = (
+            SingleDeviceSharding(devices[0])
+            if mesh is None
+            else NamedSharding(mesh, PartitionSpec())
+        )
+        return [one if given is None else given for given in shardings]
+    chosen = (read() if None in shardings else None) or [None] * len(avals)
+    if mesh is None or mesh.flat_devices != devices:
+        mesh = Mesh(np.array(devices), ("_devices",))
+    return [
+        _named(proto, aval, mesh) if given is None else given
+        for given, proto, aval in zip(shardings, chosen, avals, strict=True)
+    ]
+
+
+def _named(proto: Any, aval: Aval, mesh: Mesh) -> NamedSharding:
+    """The named sharding over `mesh` that XLA's `proto` stands for."""
+    nowhere = NamedSharding(mesh, PartitionSpec())
+    if proto is None or isinstance(aval, AbstractToken):
+        return nowhere
+    wanted = xc.HloSharding.from_proto(proto)
+    if wanted.is_replicated():
+        return nowhere
+    tiles = tuple(wanted.tile_assignment_dimensions()[: aval.ndim])
+    for candidate in (mesh, _refined(mesh)):
+        for spec in _specs(tiles, candidate, ()):
+            found = NamedSharding(candidate, PartitionSpec(*spec))
+            if hlo_sharding(found, aval.ndim) == wanted:
+                return found
+    raise errors.no_spec_for(str(wanted), mesh)
+
+
+def _refined(mesh: Mesh) -> Mesh:
+    """`mesh` with each axis cut into axes of prime size, in the same device order.
+
+    The compiler may shard two dimensions by parts of one axis.
+    """
+    sizes, names = [], []
+    for name, size in mesh.shape.items():
+        factors = _prime_factors(size)
+        sizes += factors
+        names += [f"{name}:{i}" for i in range(len(factors))]
+    return Mesh(mesh.devices.reshape(sizes), names)
+
+
+def _prime_factors(number: int) -> list[int]:
+    for factor in range(2, number + 1):
+        if number % factor == 0:
+            return [factor, *_prime_factors(number // factor)]
+    return []
+
+
+def _specs(tiles: tuple[int, ...], mesh: Mesh, used: tuple[str, ...]) -> Any:
+    """All ways to cut dimensions into so many tiles each, along axes not yet used."""
+    if not tiles:
+        yield ()
+        return
+    free = [n for n in mesh.axis_names if n not in used and mesh.shape[n] > 1]
+    for count in range(len(free) + 1):
+        for names in permutations(free, count):
+            if int(np.prod([mesh.shape[n] for n in names])) == tiles[0]:
+                for rest in _specs(tiles[1:], mesh, used + names):
+                    yield (names or None, *rest)

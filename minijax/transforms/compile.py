@@ -1,0 +1,262 @@
+"""From a jaxpr and the values it is called on to an executable.
+
+This is where lowering and the runtime meet: which devices take part, how each
+argument and result lies on them, the module, and the compiled program. Eager
+evaluation and `jit` both come through here.
+
+Upstream: `jax/_src/interpreters/pxla.py` (`lower_sharding_computation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from minijax.core.avals import ShapedArray
+from minijax.core.errors import jit as errors
+from minijax.core.jaxpr import Jaxpr, dead_code_eliminated, subjaxprs
+from minijax.core.mesh import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    get_concrete_mesh,
+)
+from minijax.core.trace import typeof
+from minijax.lowering.lower import LoweredModule, lower_to_module
+from minijax.runtime.array import Array
+from minijax.runtime.backend import devices as default_devices
+from minijax.runtime.execute import Executable, compile_module
+
+
+class Placement(NamedTuple):
+    """Where a value lies; `committed` if the user chose so."""
+
+    sharding: Sharding
+    committed: bool
+
+
+def signature(x: Any) -> Any:
+    """All that compiling needs to know of an argument; hashable."""
+    if type(x) is Array:
+        return (x.aval, x.sharding, x.committed)
+    return typeof(x)
+
+
+def placement(x: Any) -> Placement | None:
+    """Where an argument lies; None for one that lies nowhere yet."""
+    return Placement(x.sharding, x.committed) if type(x) is Array else None
+
+
+class Lowered(NamedTuple):
+    """A lowered program with what is needed to compile and call it."""
+
+    module: LoweredModule
+    devices: tuple[Any, ...]
+    mesh: Mesh | None
+    kept: list[int]  # positions of the arguments that the module takes
+    in_avals: list[Any]
+    out_avals: list[Any]
+    in_shardings: list[Sharding | None]
+    out_shardings: list[Sharding | None]
+    committed: bool
+
+
+def lower(
+    jaxpr: Jaxpr,
+    name: str,
+    placements: Sequence[Placement | None],
+    *,
+    in_shardings: Sequence[Sharding | None] = (),
+    out_shardings: Sequence[Sharding | None] = (),
+    donated: Sequence[bool] = (),
+    result_info: Sequence[str] | None = None,
+    keep_unused: bool = False,
+    describe: Callable[[int], str] = "argument {}".format,
+) -> Lowered:
+    """Lowers a jaxpr without constvars for arguments that lie as told.
+
+    Args:
+      placements: per argument where it lies now.
+      in_shardings, out_shardings: what the user asked for; None leaves it open.
+      donated: which arguments' memory may be reused.
+      describe: names an argument by position, for errors.
+    """
+    count = len(jaxpr.invars)
+    asked = list(in_shardings) or [None] * count
+    for i, (p, wanted) in enumerate(zip(placements, asked, strict=True)):
+        if wanted is None and p is not None and p.committed:
+            asked[i] = p.sharding
+    outs = list(out_shardings) or [None] * len(jaxpr.outvars)
+    devices, mesh, committed = _devices(jaxpr, [*asked, *outs], describe)
+    partitioned = len(devices) > 1
+    outs = [
+        _out_sharding(s, v.aval, mesh)
+        for s, v in zip(outs, jaxpr.outvars, strict=True)
+    ]
+    trimmed, kept = _without_unused(jaxpr, keep_unused)
+    ins = [_over_mesh(asked[i], mesh) for i in kept]
+    module = lower_to_module(
+        trimmed,
+        f"jit_{name}",
+        in_shardings=ins if partitioned else None,
+        out_shardings=outs if partitioned else None,
+        donated=[donated[i] for i in kept] if any(donated) else None,
+        result_info=result_info,
+        num_partitions=len(devices),
+        platform=devices[0].platform,
+    )
+    return Lowered(
+        module,
+        devices,
+        mesh,
+        kept,
+        trimmed.in_avals,
+        trimmed.out_avals,
+        ins,
+        outs,
+        committed,
+    )
+
+
+def compile_lowered(lowered: Lowered) -> Executable:
+    """Compiles; a program that was compiled before for the same devices is shared."""
+    callbacks = lowered.module.host_callbacks
+    if callbacks:
+        return _compile(lowered, lowered.module.module, callbacks)
+    bytecode = lowered.module.bytecode()
+    key = (
+        bytecode,
+        lowered.devices,
+        lowered.mesh,
+        tuple(lowered.in_shardings),
+        tuple(lowered.out_shardings),
+        tuple(lowered.out_avals),
+        lowered.committed,
+    )
+    if key not in _compiled:
+        if len(_compiled) >= _MOST_COMPILED:
+            del _compiled[next(iter(_compiled))]
+        _compiled[key] = _compile(lowered, bytecode, ())
+    return _compiled[key]
+
+
+# Bounded: the oldest program goes when a new one would be too many.
+_MOST_COMPILED = 4096
+_compiled: dict[Any, Executable] = {}
+
+
+def clear_compiled() -> None:
+    """Forgets all compiled programs."""
+    _compiled.clear()
+
+
+def _compile(lowered: Lowered, module: Any, callbacks: Sequence[Any]) -> Executable:
+    return compile_module(
+        module,
+        lowered.devices,
+        in_avals=lowered.in_avals,
+        out_avals=lowered.out_avals,
+        in_shardings=lowered.in_shardings,
+        out_shardings=lowered.out_shardings,
+        mesh=lowered.mesh,
+        committed=lowered.committed,
+        host_callbacks=callbacks,
+    )
+
+
+def _without_unused(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, list[int]]:
+    """Drops arguments that nothing reads; returns the positions of the others."""
+    trimmed, read = dead_code_eliminated(jaxpr, [True] * len(jaxpr.outvars))
+    if keep_unused or all(read):
+        return jaxpr, list(range(len(jaxpr.invars)))
+    return trimmed, [i for i, r in enumerate(read) if r]
+
+
+def _devices(
+    jaxpr: Jaxpr,
+    shardings: Sequence[Sharding | None],
+    describe: Callable[[int], str],
+) -> tuple[tuple[Any, ...], Mesh | None, bool]:
+    """The devices a program runs on, a mesh over them, and whether someone chose them.
+
+    The values that are committed, the meshes in the program, and the context mesh
+    must all agree.
+    """
+    found: tuple[Any, ...] | None = None
+    mesh: Mesh | None = None
+    first = ""
+    for what, sharding in _claims(jaxpr, shardings, describe):
+        claimed = sharding.flat_devices
+        if found is None:
+            found, first = claimed, what
+        elif claimed != found:
+            ids = [[d.id for d in ds] for ds in (found, claimed)]
+            platform = claimed[0].platform.upper()
+            raise errors.incompatible_devices(first, ids[0], what, ids[1], platform)
+        if mesh is None and isinstance(sharding, NamedSharding):
+            mesh = sharding.mesh if isinstance(sharding.mesh, Mesh) else None
+    if found is not None:
+        return found, mesh, True
+    context = get_concrete_mesh()
+    if not context.empty:
+        return context.flat_devices, context, True
+    return (default_devices()[0],), None, False
+
+
+def _claims(
+    jaxpr: Jaxpr,
+    shardings: Sequence[Sharding | None],
+    describe: Callable[[int], str],
+) -> Iterator[tuple[str, Sharding]]:
+    count = len(jaxpr.invars)
+    for i, sharding in enumerate(shardings):
+        if sharding is not None and _has_devices(sharding):
+            what = describe(i) if i < count else f"result {i - count}"
+            if i < count:
+                what += f" with shape {jaxpr.invars[i].aval}"
+            yield what, sharding
+    for mesh in meshes_in(jaxpr):
+        yield "a mesh inside the function", NamedSharding(mesh, PartitionSpec())
+
+
+def _has_devices(sharding: Sharding) -> bool:
+    return isinstance(sharding, SingleDeviceSharding) or isinstance(
+        getattr(sharding, "mesh", None), Mesh
+    )
+
+
+def meshes_in(jaxpr: Jaxpr) -> list[Mesh]:
+    """The meshes of devices that equations of a program name, at any depth."""
+    if "meshes" not in jaxpr.cache:
+        found: dict[Mesh, None] = {}
+        for eqn in jaxpr.eqns:
+            mesh = eqn.params.get("mesh")
+            if isinstance(mesh, Mesh):
+                found[mesh] = None
+            for body in subjaxprs(eqn.params):
+                found.update(dict.fromkeys(meshes_in(body)))
+        jaxpr.cache["meshes"] = list(found)
+    return jaxpr.cache["meshes"]
+
+
+def _out_sharding(
+    asked: Sharding | None, aval: Any, mesh: Mesh | None
+) -> Sharding | None:
+    """A result's sharding: what was asked, or what an Explicit type says."""
+    if asked is not None:
+        return _over_mesh(asked, mesh)
+    if mesh is None or not isinstance(aval, ShapedArray) or aval.mesh.empty:
+        return None
+    if aval.mesh.are_all_axes_explicit:
+        return NamedSharding(mesh, aval.sharding.spec)
+    return None
+
+
+def _over_mesh(sharding: Sharding | None, mesh: Mesh | None) -> Sharding | None:
+    """A sharding over an abstract mesh, taken over the devices of the program."""
+    if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
+        return None if mesh is None else NamedSharding(mesh, sharding.spec)
+    return sharding
+

@@ -1,0 +1,332 @@
+"""Reverse-mode differentiation: `linearize`, `vjp`, `grad`, `value_and_grad`.
+
+`grad` is `transpose . partial_eval . jvp`, and each of the three is a file of its own.
+This one only joins them and checks what the user gave.
+
+Upstream: `jax/_src/api.py` and `jax/_src/interpreters/ad.py` (`linearize`, `vjp`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
+from minijax.core.errors import differentiation as errors
+from minijax.core.jaxpr import eval_jaxpr
+from minijax.core.linear import UndefinedPrimal, Zero
+from minijax.core.pytree import equality_errors, tree_flatten, tree_unflatten
+from minijax.core.staging import DebugInfo
+from minijax.core.trace import is_value, typeof
+from minijax.lax.rules import instantiate
+from minijax.lax.shapes import full
+from minijax.transforms.partial_eval import Linear, linearize_flat
+from minijax.transforms.transpose import backward_pass
+
+
+class _Flat:
+    """A function of pytrees seen as one of leaves; remembers its result's trees."""
+
+    __slots__ = ("aux", "aux_tree", "fun", "has_aux", "in_tree", "out_tree")
+
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool):
+        self.fun = fun
+        self.in_tree = in_tree
+        self.has_aux = has_aux
+        self.out_tree: Any = None
+        self.aux: list[Any] = []
+        self.aux_tree: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        out = self.fun(*tree_unflatten(self.in_tree, leaves))
+        aux: Any = None
+        if self.has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise errors.not_a_pair(out)
+            out, aux = out
+        outs, self.out_tree = tree_flatten(out)
+        aux_leaves, self.aux_tree = tree_flatten(aux)
+        return outs + aux_leaves
+
+
+def _linearize_tree(
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool
+) -> tuple[_Flat, list[Any], list[Any], Linear, Any]:
+    """Linearizes at pytrees; returns the outputs and auxiliary outputs apart."""
+    leaves, in_tree = tree_flatten(tuple(primals))
+    for x in leaves:
+        if not is_value(x):
+            raise errors.not_a_jax_type(x)
+    flat = _Flat(fun, in_tree, has_aux)
+    nonzero = [_differentiable(x) for x in leaves]
+    outs, linear = linearize_flat(flat, leaves, nonzero)
+    count = flat.out_tree.num_leaves
+    aux = tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
+    return flat, leaves, outs[:count], linear, aux
+
+
+def _differentiable(x: Any) -> bool:
+    aval = typeof(x)
+    return isinstance(aval, ShapedArray) and aval.to_tangent().dtype == aval.dtype
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function and its linear approximation, to be applied many times.
+
+    Args:
+      fun: a function of pytrees.
+      primals: where to linearize.
+      has_aux: whether `fun` returns a pair whose second part is not differentiated.
+
+    Returns:
+      `(value, f_jvp)`, and the second part as a third where `has_aux`; `f_jvp` maps
+      tangents of `primals` to the tangent of the value.
+
+    >>> import minijax, minijax.numpy as jnp
+    >>> y, f_jvp = minijax.linearize(jnp.square, 3.0)
+    >>> float(f_jvp(1.0))
+    6.0
+
+    Upstream: `jax/_src/api.py` (`linearize`).
+    """
+    flat, leaves, outs, linear, aux = _linearize_tree(fun, primals, has_aux)
+    count = len(outs)
+
+    def f_jvp(*tangents: Any) -> Any:
+        given, tree = tree_flatten(tuple(tangents))
+        if tree != flat.in_tree:
+            raise errors.jvp_trees(flat.in_tree, tree)
+        nonzero = []
+        for t, p in zip(given, leaves, strict=True):
+            expected = typeof(p).to_tangent()
+            if typeof(t).shape != expected.shape or typeof(t).dtype != expected.dtype:
+                raise errors.linear_tangent_type(typeof(t), typeof(p), expected)
+            if _differentiable(p):
+                nonzero.append(t)
+        found = iter(eval_jaxpr(linear.jaxpr, [], [*linear.residuals, *nonzero]))
+        results = [
+            next(found) if n else instantiate(Zero(a))
+            for n, a in zip(linear.nonzero_out, linear.out_avals, strict=True)
+        ]
+        return tree_unflatten(flat.out_tree, results[:count])
+
+    value = tree_unflatten(flat.out_tree, outs)
+    return (value, f_jvp, aux) if has_aux else (value, f_jvp)
+
+
+def _pull_back(linear: Linear, leaves: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Cotangents of all leaves from those of the outputs (and auxiliary outputs)."""
+    holes = [UndefinedPrimal(a) for a in linear.in_avals]
+    kept = [ct for ct, n in zip(cts, linear.nonzero_out, strict=False) if n]
+    cts_in = backward_pass(linear.jaxpr, [*linear.residuals, *holes], kept)
+    found = iter(cts_in[len(linear.residuals) :])
+    return [
+        next(found) if _differentiable(x) else Zero(typeof(x).to_cotangent())
+        for x in leaves
+    ]
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function and the map from its cotangents back to its arguments'.
+
+    Args:
+      fun: a function of pytrees.
+      primals: where to differentiate.
+      has_aux: whether `fun` returns a pair whose second part is not differentiated.
+
+    Returns:
+      `(value, f_vjp)`, and the second part as a third where `has_aux`; `f_vjp` takes
+      one cotangent, of the tree and types of the value, and returns a tuple with a
+      cotangent for each of `primals`.
+
+    Raises:
+      ValueError: from `f_vjp`, for a cotangent of another tree or type.
+
+    >>> import minijax, minijax.numpy as jnp
+    >>> y, f_vjp = minijax.vjp(jnp.square, 3.0)
+    >>> float(f_vjp(2.0)[0])
+    12.0
+
+    Upstream: `jax/_src/api.py` (`vjp`).
+    """
+    flat, leaves, outs, linear, aux = _linearize_tree(fun, primals, has_aux)
+    out_avals = [typeof(x) for x in outs]
+
+    def f_vjp(cotangent: Any) -> Any:
+        cts, tree = tree_flatten(cotangent)
+        if tree != flat.out_tree:
+            expected = tree_unflatten(flat.out_tree, out_avals)
+            raise errors.cotangent_tree(
+                DebugInfo(fun, "vjp").place, _differences(expected, cotangent)
+            )
+        for ct, aval in zip(cts, out_avals, strict=True):
+            _check_cotangent(ct, aval)
+        cts_in = _pull_back(linear, leaves, cts)
+        return tree_unflatten(flat.in_tree, map(instantiate, cts_in))
+
+    value = tree_unflatten(flat.out_tree, outs)
+    return (value, f_vjp, aux) if has_aux else (value, f_vjp)
+
+
+def _differences(expected: Any, got: Any) -> str:
+    return "\n".join(
+        f"  * out{path} was {was} in the original output, but {now} here, so {why}."
+        for path, was, now, why in equality_errors(expected, got)
+    )
+
+
+def _check_cotangent(ct: Any, aval: Any) -> None:
+    if not isinstance(aval, ShapedArray):
+        return  # a token
+    expected, got = aval.to_cotangent(), typeof(ct)
+    if (
+        got.shape != expected.shape
+        or got.dtype != expected.dtype
+        or got.manual != expected.manual
+        or got.sharding.spec.unreduced != expected.sharding.spec.unreduced
+        or got.sharding.spec.reduced != expected.sharding.spec.reduced
+    ):
+        plain = [str(a.strip_weak_type()) for a in (got, expected, aval)]
+        raise errors.cotangent_type(*plain)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The gradient of a function with a scalar result.
+
+    Args:
+      fun: a function of pytrees that returns a scalar.
+      argnums: the positional argument, or arguments, to differentiate.
+      has_aux: whether `fun` returns `(scalar, aux)`; the gradient function then
+        returns `(gradient, aux)`.
+      holomorphic: whether `fun` is promised to be holomorphic.
+      allow_int: whether integer arguments are allowed; their gradients are `float0`.
+
+    Returns:
+      A function of the same arguments, whose result has the tree of the argument
+      `argnums`, or is a tuple of such trees.
+
+    Raises:
+      TypeError: where the result is no real scalar, or an argument no inexact array.
+
+    >>> import minijax, minijax.numpy as jnp
+    >>> float(minijax.grad(jnp.square)(3.0))
+    6.0
+
+    Upstream: `jax/_src/api.py` (`grad`).
+    """
+    both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
+
+    @wraps(fun)
+    def grad_fun(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_fun
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Like `grad`, but the function returned gives `(value, gradient)`.
+
+    >>> import minijax, minijax.numpy as jnp
+    >>> value, gradient = minijax.value_and_grad(jnp.square)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+
+    Upstream: `jax/_src/api.py` (`value_and_grad`).
+    """
+    return _value_and_grad(
+        fun, argnums, has_aux, holomorphic, allow_int, "value_and_grad"
+    )
+
+
+def _value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    name: str,
+) -> Callable[..., Any]:
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    single = not isinstance(argnums, (tuple, list))
+    positions = [operator.index(i) for i in ([argnums] if single else argnums)]  # type: ignore[list-item]
+
+    @wraps(fun)
+    def value_and_grad_fun(*args: Any, **kwargs: Any) -> Any:
+        needed = max((i + 1 if i >= 0 else -i) for i in positions)
+        if needed > len(args):
+            raise errors.argnums_out_of_range(argnums, needed, len(args))
+        chosen = [i % len(args) for i in positions]
+        leaves, _ = tree_flatten([args[i] for i in chosen])
+        for x in leaves:
+            _check_input(name, x, holomorphic, allow_int)
+
+        def of_chosen(*values: Any) -> Any:
+            full_args = list(args)
+            for i, v in zip(chosen, values, strict=True):
+                full_args[i] = v
+            return fun(*full_args, **kwargs)
+
+        flat, leaves, outs, linear, aux = _linearize_tree(
+            of_chosen, [args[i] for i in chosen], has_aux
+        )
+        _check_output(name, flat, outs, holomorphic)
+        aval = typeof(outs[0]).to_cotangent()
+        cts_in = _pull_back(linear, leaves, [_one(aval)])
+        gradients = tree_unflatten(flat.in_tree, map(instantiate, cts_in))
+        gradient = gradients[0] if single else gradients
+        return ((outs[0], aux) if has_aux else outs[0]), gradient
+
+    return value_and_grad_fun
+
+
+def _one(aval: ShapedArray) -> Any:
+    """The cotangent to start from: one, of the type that the result's has."""
+    return instantiate(Zero(aval)) + 1 if aval.manual else full((), 1, aval.dtype)
+
+
+def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
+    if not is_value(x):
+        raise errors.not_a_jax_type(x)
+    aval = typeof(x)
+    if not isinstance(aval, ShapedArray):
+        return  # a token has the trivial tangent
+    if holomorphic:
+        if not dtypes.issubdtype(aval.dtype, np.complexfloating):
+            raise errors.holomorphic(name, "input", aval.dtype.name)
+    elif dtypes.issubdtype(aval.dtype, np.complexfloating):
+        raise errors.complex_input(name, aval.dtype.name)
+    elif not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
+        raise errors.input_dtype(name, aval.dtype.name)
+
+
+def _check_output(name: str, flat: _Flat, outs: list[Any], holomorphic: bool) -> None:
+    if len(outs) != 1 or not isinstance(typeof(outs[0]), ShapedArray):
+        raise errors.grad_not_array(tree_unflatten(flat.out_tree, outs))
+    aval = typeof(outs[0])
+    if aval.shape != ():
+        raise errors.grad_not_scalar(aval.shape)
+    complex_ = dtypes.issubdtype(aval.dtype, np.complexfloating)
+    if holomorphic:
+        if not complex_:
+            raise errors.holomorphic(name, "output", aval.dtype.name)
+    elif complex_ or not dtypes.issubdtype(aval.dtype, np.floating):
+        raise errors.output_dtype(name, aval.dtype.name, complex_=complex_)

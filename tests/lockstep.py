@@ -1,0 +1,122 @@
+"""Collectives on stacked numpy arrays, straight from their definitions.
+
+This is the second oracle of the tests: it shares no code with minijax and needs no
+devices. A program is a function of a `Device`-free `World`: every value is an array
+whose leading dimensions are the named axes, in the order of `World.sizes`, and whose
+other dimensions are what one device sees.
+
+    world = World({"x": 2, "y": 4})
+    y = world.all_to_all(x, ("x", "y"), 0, 1, tiled=True)     # x: [2, 4, ...]
+
+Each collective looks up, for every device, the values of all members of its group in
+the order of the group, and computes what this device gets from those.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Groups = Sequence[Sequence[int]] | None
+
+
+class World:
+    """The devices of a mesh: names and sizes of the leading dimensions of values."""
+
+    def __init__(self, sizes: dict[str, int]):
+        self.sizes = sizes
+        self.names = tuple(sizes)
+
+    def flat_index(self, device: tuple[int, ...], names: Sequence[str]) -> int:
+        """Row-major in the order of `names`."""
+        index = 0
+        for name in names:
+            index = index * self.sizes[name] + device[self.names.index(name)]
+        return index
+
+    def members(
+        self, device: tuple[int, ...], names: Sequence[str], groups: Groups
+    ) -> list[tuple[int, ...]]:
+        """The devices of this device's group, in the order of the group."""
+        along = []
+        for indices in itertools.product(*(range(self.sizes[n]) for n in names)):
+            other = list(device)
+            for name, index in zip(names, indices, strict=True):
+                other[self.names.index(name)] = index
+            along.append(tuple(other))
+        if groups is None:
+            return along
+        mine = self.flat_index(device, names)
+        group = next(g for g in groups if mine in g)
+        return [along[i] for i in group]
+
+    def each(
+        self,
+        x: np.ndarray,
+        axis_name: str | Sequence[str],
+        groups: Groups,
+        result: Callable[[list[np.ndarray], int], Any],
+    ) -> np.ndarray:
+        """`result(values of the group, own position in it)` for every device."""
+        names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+        outs = {}
+        for device in itertools.product(*(range(n) for n in self.sizes.values())):
+            members = self.members(device, names, groups)
+            outs[device] = result([x[m] for m in members], members.index(device))
+        shape = np.shape(next(iter(outs.values())))
+        stacked = np.stack([np.asarray(outs[d]) for d in sorted(outs)])
+        return stacked.reshape(*self.sizes.values(), *shape)
+
+    def psum(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
+        return self.each(x, names, groups, lambda xs, _: np.sum(xs, 0, xs[0].dtype))
+
+    def pmax(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
+        return self.each(x, names, groups, lambda xs, _: np.max(xs, 0))
+
+    def pmin(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
+        return self.each(x, names, groups, lambda xs, _: np.min(xs, 0))
+
+    def all_gather(
+        self, x: Any, names: Any, axis: int = 0, tiled: bool = False,
+        groups: Groups = None,
+    ) -> np.ndarray:  # fmt: skip
+        join = np.concatenate if tiled else np.stack
+        return self.each(x, names, groups, lambda xs, _: join(xs, axis))
+
+    def psum_scatter(
+        self, x: Any, names: Any, dim: int = 0, tiled: bool = False,
+        groups: Groups = None,
+    ) -> np.ndarray:  # fmt: skip
+        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
+            total = np.sum(xs, 0, xs[0].dtype)
+            if tiled:
+                return np.split(total, len(xs), dim)[i]
+            return np.take(total, i, dim)
+
+        return self.each(x, names, groups, result)
+
+    def all_to_all(
+        self, x: Any, names: Any, split: int, concat: int, tiled: bool = False,
+        groups: Groups = None,
+    ) -> np.ndarray:  # fmt: skip
+        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
+            if tiled:
+                parts = [np.split(v, len(xs), split)[i] for v in xs]
+                return np.concatenate(parts, concat)
+            return np.stack([np.take(v, i, split) for v in xs], concat)
+
+        return self.each(x, names, groups, result)
+
+    def ppermute(self, x: Any, names: Any, perm: Any) -> np.ndarray:
+        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
+            sources = [s for s, d in perm if d == i]
+            return xs[sources[0]] if sources else np.zeros_like(xs[0])
+
+        return self.each(x, names, None, result)
+
+    def axis_index(self, names: Any) -> np.ndarray:
+        blank = np.zeros(tuple(self.sizes.values()))
+        return self.each(blank, names, None, lambda _, i: np.int32(i))
