@@ -1,0 +1,38 @@
+"""minijax: a minimal tracing compiler that shows how JAX works.
+
+Names only: the public API. Start reading at `docs/index.md`.
+"""
+
+from minijax import lax  # isort: skip - the pages come before what uses them
+from minijax import numpy, random, sharding, tree
+from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.errors import tracing as errors
+from minijax.core.trace import set_bottom_trace, typeof
+from minijax.lax.operators import install
+from minijax.runtime.array import Array
+from minijax.runtime.backend import (
+    default_backend,
+    device_count,
+    devices,
+    local_devices,
+    make_mesh,
+)
+from minijax.runtime.config import config
+from minijax.transforms.evaluate import EvalTrace, clear_caches
+from minijax.transforms.grad import grad, linearize, value_and_grad, vjp
+from minijax.transforms.jit import jit
+from minijax.transforms.jvp import jvp
+from minijax.transforms.place import (
+    block_until_ready,
+    device_put,
+    set_mesh,
+)
+from minijax.transforms.shapes import eval_shape, make_jaxpr
+from minijax.transforms.shard_map import shard_map
+from minijax.transforms.top_level import top_level_all_gather
+from minijax.transforms.vmap import vmap
+
+__version__ = "0.1.0"
+
+set_bottom_trace(EvalTrace())
+install()

@@ -262,3 +262,15 @@ def dead_code_eliminated(
     read = [v in live for v in jaxpr.invars]
     invars = [v for v, r in zip(jaxpr.invars, read, strict=True) if r]
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1]), read
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """A closed jaxpr as a function of flat arguments that returns a flat list.
+
+    Upstream: `jax/_src/core.py` (`jaxpr_as_fun`).
+    """
+
+    def fun(*args: Any) -> list[Any]:
+        return eval_jaxpr(closed.jaxpr, closed.consts, args)
+
+    return fun

@@ -25,7 +25,7 @@ from minijax.core.linear import Zero, is_undefined, zero_tangent
 from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
 from minijax.core.trace import typeof
-from minijax.lax.arithmetic import add
+from minijax.lax.arithmetic import add_p
 from minijax.lax.cases import Case
 from minijax.lax.declared import scatter_add_p
 from minijax.lax.gather_scatter import (
@@ -153,9 +153,7 @@ def _check_dims(
     check.unique("start_index_map", mapped)
     check.proper("collapsed_slice_dims", collapsed, rank)
     check.proper("operand_batching_dims", batching, rank)
-    check.disjoint(
-        "collapsed_slice_dims", collapsed, "operand_batching_dims", batching
-    )
+    check.disjoint("collapsed_slice_dims", collapsed, "operand_batching_dims", batching)
     check.disjoint("start_index_map", mapped, "operand_batching_dims", batching)
     check.batch(
         operand, indices, batching, "start_indices_batching_dims", indices_batching
@@ -273,9 +271,10 @@ def _gather_lowering(
 
 
 def _numbers_text(numbers: GatherDimensionNumbers, indices: ShapedArray) -> str:
-    fields = dict(numbers._asdict())
-    parts = [f"{name} = {list(dims)}" for name, dims in fields.items() if dims]
-    return f"#stablehlo.gather<{', '.join([*parts, f'index_vector_dim = {indices.ndim - 1}'])}>"
+    fields = numbers._asdict().items()
+    parts = [f"{name} = {list(dims)}" for name, dims in fields if dims]
+    parts.append(f"index_vector_dim = {indices.ndim - 1}")
+    return f"#stablehlo.gather<{', '.join(parts)}>"
 
 
 def _inside(
@@ -342,7 +341,7 @@ def _gather_transpose(
         indices_are_sorted=indices_are_sorted,
         unique_indices=unique_indices,
         mode=mode,
-        update_jaxpr=combiner(add, operand.aval.dtype),
+        update_jaxpr=combiner(add_p, operand.aval.dtype),
         update_consts=(),
     )
     return [out, None]

@@ -3,15 +3,15 @@
 A gather takes windows out of an operand, one for each index vector; a scatter puts
 windows into it, and is the same thing read backwards:
 
-    operand f32[4,3], indices i32[2,1] = [[3], [0]]     windows f32[2,3]: rows 3 and 0
+    operand f32[4,3], indices i32[2,1] = [[3], [0]]:  windows f32[2,3]: rows 3 and 0
 
-| dimensions of        | gather                        | scatter                         |
-| -------------------- | ----------------------------- | ------------------------------- |
-| windows, in a window | `offset_dims`                 | `update_window_dims`            |
-| operand, not in them | `collapsed_slice_dims`        | `inserted_window_dims`          |
-| operand, indexed     | `start_index_map`             | `scatter_dims_to_operand_dims`  |
-| operand, batch       | `operand_batching_dims`       | `operand_batching_dims`         |
-| indices, batch       | `start_indices_batching_dims` | `scatter_indices_batching_dims` |
+| dimensions of      | gather                        | scatter                         |
+| ------------------ | ----------------------------- | ------------------------------- |
+| windows, inner     | `offset_dims`                 | `update_window_dims`            |
+| operand, left out  | `collapsed_slice_dims`        | `inserted_window_dims`          |
+| operand, indexed   | `start_index_map`             | `scatter_dims_to_operand_dims`  |
+| operand, batch     | `operand_batching_dims`       | `operand_batching_dims`         |
+| indices, batch     | `start_indices_batching_dims` | `scatter_indices_batching_dims` |
 
 The last dimension of the indices holds the index vectors. Source: StableHLO
 specification, `gather` and `scatter`; upstream `jax/_src/lax/slicing.py`.
@@ -20,15 +20,17 @@ specification, `gather` and `scatter`; upstream `jax/_src/lax/slicing.py`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import indexing as errors
-from minijax.core.jaxpr import Jaxpr
-from minijax.core.staging import stage
+from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var
+from minijax.core.primitive import Primitive
 
 Dims = tuple[int, ...]
 
@@ -120,11 +122,10 @@ def shifted(dims: Sequence[int]) -> Dims:
 
 
 @lru_cache(maxsize=512)
-def combiner(fun: Callable[[Any, Any], Any], dtype: Any) -> Jaxpr:
+def combiner(primitive: Primitive, dtype: Any) -> Jaxpr:
     """The program by which a scatter combines an element with an update."""
-    scalar = ShapedArray((), dtype)
-    jaxpr, _ = stage(lambda x, y: [fun(x, y)], [scalar, scalar])
-    return jaxpr
+    x, y, out = (Var(ShapedArray((), dtype)) for _ in range(3))
+    return Jaxpr([], [x, y], [out], [JaxprEqn(primitive, [x, y], [out], {})])
 
 
 # ------------------------------------------------------------------------- checks
@@ -132,7 +133,7 @@ def combiner(fun: Callable[[Any, Any], Any], dtype: Any) -> Jaxpr:
 
 def check_integers(indices: ShapedArray) -> None:
     """Refuses indices that are no integers."""
-    if not dtypes.issubdtype(indices.dtype, "integer"):
+    if not dtypes.issubdtype(indices.dtype, np.integer):
         raise errors.indices_dtype()
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes
 from minijax.core.avals import NO_NAMES, Names, ShapedArray
 from minijax.core.errors import shapes as errors
 from minijax.core.linear import Zero, aval_of, is_undefined
 from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
 from minijax.core.trace import typeof
+from minijax.lax.cases import Case
 from minijax.lax.rules import cast_together, check_same_dtypes, instantiate
 from minijax.lax.shapes import (
     Shape,
@@ -440,3 +440,13 @@ tile_p.def_linear(_tile_transpose)
 def _tile_batch(_: Any, args: Any, dims: Any, *, reps: Shape) -> Any:
     (bdim,) = dims
     return [tile(args[0], (*reps[:bdim], 1, *reps[bdim:]))], [bdim]
+
+
+CASES = [
+    Case(concatenate_p, [(3, 2), (1, 2)], {"dimension": 0}),
+    Case(concatenate_p, [(3, 1), (3, 2), (3, 1)], {"dimension": 1}),
+    Case(split_p, [(3, 4)], {"sizes": (1, 3), "axis": 1}),
+    Case(stack_p, [(3, 2), (3, 2)], {"axis": 1}),
+    Case(unstack_p, [(3, 2)], {"axis": 0}),
+    Case(tile_p, [(3, 2)], {"reps": (2, 3)}),
+]

@@ -23,7 +23,7 @@ from minijax.core.linear import Zero, zero_tangent
 from minijax.core.mesh import NamedSharding, UnreducedKind
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
-from minijax.lax.arithmetic import div, mul
+from minijax.lax.arithmetic import div, lexicographic, mul
 from minijax.lax.cases import Case, unary
 from minijax.lax.compare import eq
 from minijax.lax.convert import convert_element_type
@@ -179,14 +179,29 @@ def _reduction(
     def lowering(ctx: Any, x: Any, *, axes: Shape, **_: Any) -> list[Any]:
         (out,) = ctx.avals_out
         init = dialect.constant(unit(out.dtype), out.dtype)
-        complex_ = dtypes.issubdtype(out.dtype, np.complexfloating)
-        if complex_ and op in ("stablehlo.maximum", "stablehlo.minimum"):
-            raise NotImplementedError(f"{name} of complex numbers")
-        reduced = dialect.reduce_op(op, x, init, axes, out)
+        region = combining(op, out.dtype)
+        dims = {"dimensions": dialect.i64_array(axes)}
+        type_ = dialect.ir_type(out)
+        reduced = dialect.op1("stablehlo.reduce", (x, init), type_, dims, [region])
         return [ctx.with_sharding(reduced, out)]
 
     prim.batch = batch_reduction(prim)
     return prim
+
+
+def combining(op: str, dtype: Any) -> dialect.Region:
+    """The region of a reduction by `op`; complex numbers have extrema, too."""
+    direction = {"stablehlo.maximum": "GT", "stablehlo.minimum": "LT"}.get(op)
+    if direction is None or not dtypes.issubdtype(dtype, np.complexfloating):
+        return dialect.combiner(op, dtype)
+    scalar = ShapedArray((), dtype)
+    type_ = dialect.ir_type(scalar)
+
+    def body(x: Any, y: Any) -> list[Any]:
+        chosen = lexicographic(direction, x, y, scalar)
+        return [dialect.op1("stablehlo.select", (chosen, x, y), type_)]
+
+    return dialect.Region((type_, type_), body)
 
 
 def _check_out_sharding(

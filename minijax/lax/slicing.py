@@ -1,6 +1,6 @@
 """Blocks of arrays: cutting them out, putting them in, and padding around them.
 
-    slice(x, (1, 0), (3, 2))              rows 1 and 2, columns 0 and 1: known when traced
+    slice(x, (1, 0), (3, 2))              rows 1 and 2, columns 0 and 1
     pad(x, 0., ((1, 2, 0),))              the transpose of slice
     dynamic_slice(x, (i, 0), (2, 2))      a block at an index that is computed
     dynamic_update_slice(x, y, (i, 0))    the same block replaced by y
@@ -27,11 +27,19 @@ from minijax.core.linear import Zero, aval_of, is_undefined, zero_tangent
 from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
 from minijax.core.trace import typeof
-from minijax.lax.elementwise import add, lt, select, sub
-from minijax.lax.gather import GatherDimensionNumbers, GatherScatterMode, gather_p
-from minijax.lax.joining import cut_type, concatenate, slice_value
+from minijax.lax.arithmetic import add, sub
+from minijax.lax.cases import Case
+from minijax.lax.compare import lt
+from minijax.lax.gather import gather_p
+from minijax.lax.gather_scatter import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from minijax.lax.joining import concatenate, cut_type, slice_value
 from minijax.lax.rules import cast_together, check_same_dtypes, const, instantiate
-from minijax.lax.scatter import ScatterDimensionNumbers, scatter_p
+from minijax.lax.scatter import scatter_p
+from minijax.lax.select import select
 from minijax.lax.shapes import (
     Shape,
     broadcast,
@@ -39,9 +47,7 @@ from minijax.lax.shapes import (
     canonicalize_axis,
     check_shapelike,
     expand_dims,
-    full,
     full_like,
-    moveaxis,
     squeeze,
     sum_over,
 )
@@ -75,7 +81,7 @@ def slice_in_dim(
     stride: int = 1,
     axis: int = 0,
 ) -> Any:
-    """`operand[start_index:limit_index:stride]` along `axis`; the stride is positive."""
+    """`operand[start_index:limit_index:stride]` along `axis`, a positive stride."""
     shape = typeof(operand).shape
     axis = canonicalize_axis(axis, len(shape))
     size = shape[axis]
@@ -167,7 +173,9 @@ def _slice_transpose(
 ) -> Any:
     config: list[tuple[int, int, int]] = []
     steps = strides or (1,) * len(start_indices)
-    shapes = zip(operand.aval.shape, typeof(ct).shape, start_indices, steps, strict=True)
+    shapes = zip(
+        operand.aval.shape, typeof(ct).shape, start_indices, steps, strict=True
+    )
     for size, count, lo, step in shapes:
         used = 0 if count == 0 else 1 + (count - 1) * step
         config.append((lo, size - lo - used, step - 1))
@@ -241,7 +249,9 @@ def _pad_type(
 @pad_p.def_lowering
 def _pad_lowering(ctx: Any, x: Any, value: Any, *, padding_config: Config) -> Any:
     (aval,) = ctx.avals_out
-    low, high, interior = zip(*padding_config, strict=True) if padding_config else [()] * 3
+    low, high, interior = (
+        zip(*padding_config, strict=True) if padding_config else [()] * 3
+    )
     attributes = {
         "edge_padding_low": i64_array(low),
         "edge_padding_high": i64_array(high),
@@ -353,14 +363,18 @@ def _along(
     return index, [negative and i == axis for i in range(ndim)], axis
 
 
-def _canonical_indices(operand: Any, start: Any, negative: bool | Sequence[bool]) -> Any:
+def _canonical_indices(
+    operand: Any, start: Any, negative: bool | Sequence[bool]
+) -> Any:
     """Indices as scalars, negative ones counted from the end where that is allowed."""
     shape = typeof(operand).shape
     if not isinstance(start, Sequence):
         aval = typeof(start)
         if aval.ndim != 1:
             raise errors.indices_not_1d(aval.shape)
-        start = [index_in_dim(start, i, 0, keepdims=False) for i in range(aval.shape[0])]
+        start = [
+            index_in_dim(start, i, 0, keepdims=False) for i in range(aval.shape[0])
+        ]
     if len(start) != len(shape):
         raise errors.indices_length(len(start), shape)
     allowed = [negative] * len(shape) if isinstance(negative, bool) else negative
@@ -494,9 +508,7 @@ def dynamic_update_slice_in_dim(
 ) -> Any:
     """`dynamic_update_slice` along one dimension, from index 0 along the others."""
     index, negative, _ = _along(operand, start_index, axis, allow_negative_indices)
-    return dynamic_update_slice(
-        operand, update, index, allow_negative_indices=negative
-    )
+    return dynamic_update_slice(operand, update, index, allow_negative_indices=negative)
 
 
 def dynamic_update_index_in_dim(
@@ -615,3 +627,39 @@ def _dynamic_update_slice_batch(axis: Any, args: Any, dims: Any) -> Any:
         update_jaxpr=None,
         update_consts=(),
     )
+
+
+def _at(*index: int) -> list[Any]:
+    return [np.int32(i) for i in index]
+
+
+def _block(rng: np.random.Generator) -> list[Any]:
+    x, y = (rng.uniform(size=s).astype(np.float32) for s in ((4, 3), (2, 2)))
+    return [x, y, *_at(3, 1)]
+
+
+_F, _I = np.float32, np.int32
+CASES = [
+    Case(
+        slice_p,
+        [(4, 3)],
+        {"start_indices": (1, 0), "limit_indices": (4, 2), "strides": s},
+    )
+    for s in (None, (2, 1))
+] + [
+    Case(pad_p, [(4, 3), ()], {"padding_config": ((1, 2, 0), (0, 1, 0))}),
+    Case(pad_p, [(4, 3), ()], {"padding_config": ((-1, 2, 1), (2, -1, 2))}),
+    Case(
+        dynamic_slice_p,
+        [(4, 3), (), ()],
+        {"slice_sizes": (2, 2)},
+        [_F, _I, _I],
+        make=lambda rng: [rng.uniform(size=(4, 3)).astype(_F), *_at(1, 2)],
+    ),
+    Case(
+        dynamic_update_slice_p,
+        [(4, 3), (2, 2), (), ()],
+        dtypes=[_F, _F, _I, _I],
+        make=_block,
+    ),
+]

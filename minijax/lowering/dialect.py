@@ -1,8 +1,8 @@
 """StableHLO as functions: the MLIR context, types, attributes, and operations.
 
 This is all that a primitive's page needs to lower itself. Everything runs inside
-`with building():`, which `lower_to_module` has entered. A rule returns a list of values,
-and so does `op`; `op1` returns the only result:
+`with building():`, which `lower_to_module` has entered. A rule returns a list of
+values, and so does `op`; `op1` returns the only result:
 
     @sin_p.def_lowering
     def _(ctx, x):
@@ -53,6 +53,8 @@ __all__ = [
     "context",
     "convert",
     "dense_i64",
+    "element_type",
+    "fill_region",
     "full",
     "i32",
     "i64",

@@ -1,8 +1,7 @@
 """Concrete arrays: buffers on devices, with a type and a sharding.
 
 An `Array` wraps jaxlib's array object, which owns the buffers of all shards. Reading
-one waits for the program that computes it. Tokens are here too: at run time a token is
-an array of no elements that is ready when what it stands for has happened.
+one waits for the program that computes it. (Tokens are in `core.token`.)
 
 Some methods of jaxlib's object look for jax, and import it where it is installed. Those
 used here do not, but for the one that lists the shards, which is prevented. Arithmetic
@@ -354,19 +353,6 @@ class Shard:
         )
 
 
-class Token:
-    """The value of `abstract_token`: it is ready when what it stands for is done."""
-
-    __slots__ = ("__weakref__", "_buf")
-
-    def __init__(self, buf: Array):
-        self._buf = buf
-
-    def block_until_ready(self) -> None:
-        """Waits until what it stands for is done."""
-        self._buf.block_until_ready()
-
-
 def _single_device_arrays(buf: Any) -> list[Any]:
     """The shards of jaxlib's array, without importing jax on the way.
 
@@ -385,4 +371,3 @@ def _single_device_arrays(buf: Any) -> list[Any]:
 
 _import_lock = threading.Lock()
 aval_of_type[Array] = lambda x: x.aval
-aval_of_type[Token] = lambda _: abstract_token

@@ -27,7 +27,8 @@ from minijax.core.mesh import (
     Sharding,
     SingleDeviceSharding,
 )
-from minijax.runtime.array import Array, Token
+from minijax.core.token import Token
+from minijax.runtime.array import Array
 from minijax.runtime.layout import array_type, hlo_sharding, layout_of
 from minijax.runtime.placement import TOKEN_TYPE, device_put
 

@@ -28,7 +28,8 @@ from minijax.core.mesh import (
     SingleDeviceSharding,
 )
 from minijax.core.trace import shaped, typeof
-from minijax.runtime.array import Array, Token
+from minijax.core.token import Token
+from minijax.runtime.array import Array
 from minijax.runtime.backend import devices
 from minijax.runtime.layout import (
     array_type,

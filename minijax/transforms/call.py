@@ -16,8 +16,6 @@ from minijax.core.jaxpr import Jaxpr, collective_names
 from minijax.core.linear import Zero, is_undefined
 from minijax.core.primitive import Primitive
 from minijax.core.trace import use_trace
-from minijax.lowering.dialect import op1
-from minijax.lowering.sharding import sharding_attr
 from minijax.transforms.jvp import jvp_jaxpr
 from minijax.transforms.partial_eval import PartialEvalTrace, partial_eval_jaxpr
 from minijax.transforms.transpose import transpose_jaxpr
@@ -60,23 +58,7 @@ def _lowering(
     out_shardings: Any,
     **_: Any,
 ) -> Any:
-    values_in = _constrain(values, in_shardings, ctx.avals_in)
-    return _constrain(ctx.call(jaxpr, name, values_in), out_shardings, ctx.avals_out)
-
-
-def _constrain(values: Any, shardings: Any, avals: Any) -> list[Any]:
-    """States the layouts that the user asked for; None leaves them open."""
-    return [
-        v
-        if s is None
-        else op1(
-            "sdy.sharding_constraint",
-            (v,),
-            v.type,
-            {"sharding": sharding_attr(s, a.ndim)},
-        )
-        for v, s, a in zip(values, shardings, avals, strict=True)
-    ]
+    return ctx.call(jaxpr, name, values, in_shardings, out_shardings)
 
 
 @jit_p.def_jvp

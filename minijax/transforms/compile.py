@@ -96,7 +96,10 @@ def lower(
         for s, v in zip(outs, jaxpr.outvars, strict=True)
     ]
     trimmed, kept = _without_unused(jaxpr, keep_unused)
-    ins = [_over_mesh(asked[i], mesh) for i in kept]
+    ins = [
+        _in_sharding(asked[i], v.aval, mesh)
+        for i, v in zip(kept, trimmed.invars, strict=True)
+    ]
     module = lower_to_module(
         trimmed,
         f"jit_{name}",
@@ -239,6 +242,17 @@ def meshes_in(jaxpr: Jaxpr) -> list[Mesh]:
                 found.update(dict.fromkeys(meshes_in(body)))
         jaxpr.cache["meshes"] = list(found)
     return jaxpr.cache["meshes"]
+
+
+def _in_sharding(
+    asked: Sharding | None, aval: Any, mesh: Mesh | None
+) -> Sharding | None:
+    """An argument's sharding: its own, or what its type says under Explicit axes."""
+    if asked is not None:
+        return _over_mesh(asked, mesh)
+    if mesh is None or not isinstance(aval, ShapedArray) or not mesh.explicit_axes:
+        return None
+    return NamedSharding(mesh, aval.sharding.spec.for_aval(aval.ndim))
 
 
 def _out_sharding(

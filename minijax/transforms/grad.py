@@ -23,7 +23,7 @@ from minijax.core.linear import UndefinedPrimal, Zero
 from minijax.core.pytree import equality_errors, tree_flatten, tree_unflatten
 from minijax.core.staging import DebugInfo
 from minijax.core.trace import is_value, typeof
-from minijax.lax.rules import instantiate
+from minijax.lax.rules import cast_to_type, instantiate
 from minijax.lax.shapes import full
 from minijax.transforms.partial_eval import Linear, linearize_flat
 from minijax.transforms.transpose import backward_pass
@@ -300,7 +300,7 @@ def _value_and_grad(
 
 def _one(aval: ShapedArray) -> Any:
     """The cotangent to start from: one, of the type that the result's has."""
-    return instantiate(Zero(aval)) + 1 if aval.manual else full((), 1, aval.dtype)
+    return cast_to_type(full((), 1, aval.dtype), aval)
 
 
 def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from minijax.core import dtypes
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.errors import jit as errors
+from minijax.core.errors import tracing as tracing_errors
 from minijax.core.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.pytree import (
@@ -24,14 +25,20 @@ from minijax.core.pytree import (
     tree_leaves_with_path,
     tree_unflatten,
 )
-from minijax.core.staging import DebugInfo, consts_as_args, fun_name, stage_tree
+from minijax.core.staging import (
+    DebugInfo,
+    check_live,
+    consts_as_args,
+    fun_name,
+    stage_tree,
+)
 from minijax.core.trace import Tracer, axis_env, is_evaluating, is_value
 from minijax.runtime.array import Array
 from minijax.runtime.execute import Executable
 from minijax.transforms import compile as compiling
 from minijax.transforms.call import bind_body
 from minijax.transforms.shapes import as_struct, aval_of_leaf, sharding_of_leaf
-from minijax.transforms.signature import Options, Static
+from minijax.transforms.signature import NO_STATIC, Options, Static
 
 
 class _Traced(NamedTuple):
@@ -69,24 +76,29 @@ class JitFunction:
         return self if instance is None else _Bound(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        static, args, kwargs = self._options.split(args, kwargs)
-        leaves, tree = tree_flatten((args, kwargs))
-        if not is_evaluating() or any(isinstance(x, Tracer) for x in leaves):
-            return self._bind(static, leaves, tree)
+        static = NO_STATIC
+        if self._options.has_static:
+            static, args, kwargs = self._options.split(args, kwargs)
+        if not is_evaluating():
+            return self._bind(static, *tree_flatten((args, kwargs)))
+        # Almost every call comes here and finds its signature, so few steps are taken.
+        leaves, tree = tree_flatten((args, kwargs) if kwargs else args)
         key = (
             tree,
             static,
-            *[
-                (x.aval, x.sharding, x.committed) if type(x) is Array else _other(x)
-                for x in leaves
-            ],
+            not kwargs,
             get_abstract_mesh(),
             get_concrete_mesh(),
             axis_env(),
             dtypes.x64_enabled(),
+            *[
+                (x.aval, x.sharding, x.committed) if type(x) is Array else _other(x)
+                for x in leaves
+            ],
         )
         ready = self._ready.get(key)
         if ready is None:
+            _, tree = tree_flatten((args, kwargs))
             ready = self._ready[key] = self._compile(static, leaves, tree)
         values = [*ready.consts, *leaves] if ready.consts else leaves
         if ready.kept is not None:
@@ -225,6 +237,9 @@ class _Bound:
 
 def _other(x: Any) -> Any:
     """What a leaf that is not an array adds to the signature of a call."""
+    if isinstance(x, Tracer):
+        check_live(x)
+        raise tracing_errors.tracer_at_bottom(str(x.aval))
     return compiling.signature(x) if is_value(x) else type(x)
 
 

@@ -78,6 +78,7 @@ class Options:
     __slots__ = (
         "donate_names",
         "donate_positions",
+        "has_static",
         "in_shardings",
         "keep_unused",
         "out_shardings",
@@ -102,6 +103,7 @@ class Options:
         self.donate_positions, self.donate_names = _resolve(
             fun, donate_argnums, donate_argnames, "donate"
         )
+        self.has_static = bool(self.static_positions or self.static_names)
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
         self.keep_unused = keep_unused
@@ -110,7 +112,7 @@ class Options:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Static, tuple[Any, ...], dict[str, Any]]:
         """Takes the static arguments out of a call."""
-        if not (self.static_positions or self.static_names):
+        if not self.has_static:
             return NO_STATIC, args, kwargs
         positions = {i % len(args) for i in self.static_positions if i < len(args)}
         by_position = tuple((i, args[i]) for i in sorted(positions))

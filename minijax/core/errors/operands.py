@@ -372,7 +372,18 @@ def out_reduced(name: str, sharding: object) -> ValueError:
     )
 
 
-def cumulative_axis(name: str, axis: int, shape: object) -> ValueError:
+def cumulative_negative_axis() -> ValueError:
+    return ValueError("XLA operations do not allow negative axes")
+
+
+def cumulative_sharded(aval: object, axis: int) -> ShardingTypeError:
+    return ShardingTypeError(
+        "Input should be unsharded over the axis being reduced. Got input "
+        f"type={aval} and axis={axis}"
+    )
+
+
+def cumulative_axis(axis: int, shape: object) -> ValueError:
     return ValueError(f"axis {axis} is out of bounds for array of shape {shape}")
 
 
@@ -388,6 +399,35 @@ def sort_without_operands() -> TypeError:
 def sort_num_keys(num_keys: int, operands: int) -> ValueError:
     return ValueError(
         f"num_keys={num_keys} must be between 1 and len(operand)={operands}"
+    )
+
+
+def sort_one_key(num_keys: int) -> ValueError:
+    return ValueError(f"num_keys={num_keys} must equal 1 for a single operand.")
+
+
+def sort_sharded(sharding: object, dimension: int) -> ShardingTypeError:
+    return ShardingTypeError(
+        "Arguments to sort must be unsharded over the sorting dimension. Got arg "
+        f"sharding={sharding} and sorting dimension={dimension}"
+    )
+
+
+def sort_shardings(shardings: Iterable[object]) -> ShardingTypeError:
+    shown = " ".join(map(str, shardings))
+    return ShardingTypeError(
+        f"Arguments to sort must have equal shardings, got: {shown}"
+    )
+
+
+def top_k_complex() -> ValueError:
+    return ValueError("top_k is not compatible with complex inputs.")
+
+
+def top_k_sharded(aval: object, axis: int) -> ShardingTypeError:
+    return ShardingTypeError(
+        "The input should be unsharded over the axis along which to compute the top_k "
+        f"values. Got input type={aval} and axis={axis}"
     )
 
 
@@ -463,8 +503,24 @@ def dot_narrower(preferred: object, result: object) -> TypeError:
     )
 
 
-def dot_shapes(lhs: object, rhs: object) -> TypeError:
-    return TypeError(f"Incompatible shapes for dot: got {lhs} and {rhs}.")
+def dot_needs_numbers(lhs_shape: object, rhs_shape: object) -> ValueError:
+    return ValueError(
+        "jax.lax.dot: dimension_numbers must be specified when not performing simple "
+        "un-batched matrix-matrix, matrix-vector, or vector-vector products; got "
+        f"{lhs_shape=} {rhs_shape=}"
+    )
+
+
+def matmul_rank(lhs: int, rhs: int) -> ValueError:
+    return ValueError(
+        f"Arguments to batch_matmul must be at least 2D, got {lhs}, {rhs}"
+    )
+
+
+def matmul_ranks(lhs: int, rhs: int) -> ValueError:
+    return ValueError(
+        f"Arguments to batch_matmul must have same ndim, got {lhs}, {rhs}"
+    )
 
 
 def dot_precision(precision: object) -> ValueError:
@@ -526,4 +582,10 @@ def rng_dtypes(a: object, b: object) -> ValueError:
 def rng_shapes(a: object, b: object) -> ValueError:
     return ValueError(
         f"Arguments to rng_uniform must be scalars; got shapes {a} and {b}."
+    )
+
+
+def rng_batch_of_integers(dtype: object) -> NotImplementedError:
+    return NotImplementedError(
+        f"Batching rule for 'rng_uniform' not implemented for mapped bounds of {dtype}"
     )

@@ -162,15 +162,20 @@ def in_mesh_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def state_over(aval: ShapedArray, names: Iterable[str], api: str) -> str:
-    """Which one of the four states the value has over all the names."""
-    manual = aval.manual
+    """Which one of the four states the value has over all the names.
+
+    Names bound by vmap have none.
+    """
+    manual, env = aval.manual, axis_env()
     kinds = ("varying", "unreduced", "reduced")
     states = {
-        next((k for k in kinds if n in getattr(manual, k)), "invarying") for n in names
+        next((k for k in kinds if n in getattr(manual, k)), "invarying")
+        for n in names
+        if n in env.manual or n not in env.sizes
     }
     if len(states) > 1:
         raise errors.mixed_states(api, aval, tuple(names), states)
-    return states.pop()
+    return states.pop() if states else "invarying"
 
 
 def retyped(aval: ShapedArray, **changes: Iterable[str]) -> list[ShapedArray]:

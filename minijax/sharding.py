@@ -1,0 +1,30 @@
+"""The public names of `minijax.sharding`: meshes, specs and shardings."""
+
+from minijax.core.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    get_abstract_mesh,
+    get_concrete_mesh,
+    use_abstract_mesh,
+)
+from minijax.transforms.place import reshard, set_mesh
+
+__all__ = [
+    "AbstractMesh",
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "get_abstract_mesh",
+    "get_concrete_mesh",
+    "reshard",
+    "set_mesh",
+    "use_abstract_mesh",
+]

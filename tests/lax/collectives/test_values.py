@@ -1,0 +1,268 @@
+"""The value of every collective, however its names are bound, against `lockstep`.
+
+One name or two, in both orders, each mapped by vmap or a mesh axis; with and without
+groups, with batched and unbatched operands, with `check_vma` and without.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minijax as jax
+from minijax import lax
+from tests.lax.collectives.programs import numbers, run, ways
+from tests.lockstep import World
+
+ONE = {"i": 4}
+TWO = {"i": 2, "j": 3}
+ORDERS = [("i",), ("j",), ("i", "j"), ("j", "i")]
+GROUPS = {4: [[0, 2], [3, 1]], 6: [[5, 0, 2], [1, 4, 3]]}
+
+
+def check(sizes, mesh, fun, expected, *xs, **options):
+    for jit in (False, True) if not mesh else (True,):
+        got = run(jax, sizes, mesh, fun, *xs, jit=jit, **options)
+        np.testing.assert_array_equal(got, expected)
+        assert got.dtype == np.asarray(expected).dtype
+
+
+def size_of(sizes, names):
+    return int(np.prod([sizes[n] for n in names]))
+
+
+# Each entry: how minijax and the lock-step world compute the same from one operand,
+# whose shape is (n, n, 2) for a group of n.
+COLLECTIVES = {
+    "psum": (lambda x, n, **g: lax.psum(x, n, **g), lambda w, x, n, g: w.psum(x, n, g)),
+    "pmax": (lambda x, n, **g: lax.pmax(x, n, **g), lambda w, x, n, g: w.pmax(x, n, g)),
+    "pmin": (lambda x, n, **g: lax.pmin(x, n, **g), lambda w, x, n, g: w.pmin(x, n, g)),
+    **{
+        f"all_gather_{axis}_{tiled}": (
+            lambda x, n, a=axis, t=tiled, **g: lax.all_gather(x, n, axis=a, tiled=t, **g),
+            lambda w, x, n, g, a=axis, t=tiled: w.all_gather(x, n, a, t, g),
+        )
+        for axis in (0, 1, -1)
+        for tiled in (False, True)
+    },
+    **{
+        f"psum_scatter_{dim}_{tiled}": (
+            lambda x, n, d=dim, t=tiled, **g: lax.psum_scatter(
+                x, n, scatter_dimension=d, tiled=t, **g
+            ),
+            lambda w, x, n, g, d=dim, t=tiled: w.psum_scatter(x, n, d, t, g),
+        )
+        for dim in (0, 1)
+        for tiled in (False, True)
+    },
+    **{
+        f"all_to_all_{split}{concat}_{tiled}": (
+            lambda x, n, s=split, c=concat, t=tiled, **g: lax.all_to_all(
+                x, n, s, c, tiled=t, **g
+            ),
+            lambda w, x, n, g, s=split, c=concat, t=tiled: w.all_to_all(x, n, s, c, t, g),
+        )
+        for split, concat in itertools.product((0, 1), (0, 1, 2))
+        for tiled in (False, True)
+    },
+}
+
+
+def operand(sizes, n):
+    return numbers(*sizes.values(), n, n, 2)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_one_name(name, mesh):
+    ours, theirs = COLLECTIVES[name]
+    x = operand(ONE, 4)
+    check(ONE, mesh, lambda v: ours(v, "i"), theirs(World(ONE), x, "i", None), x)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+@pytest.mark.parametrize("names", ORDERS)
+def test_two_names(name, mesh, names):
+    ours, theirs = COLLECTIVES[name]
+    x = operand(TWO, size_of(TWO, names))
+    check(TWO, mesh, lambda v: ours(v, names), theirs(World(TWO), x, names, None), x)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+@pytest.mark.parametrize("names", ORDERS[2:])
+def test_groups_over_two_names(name, mesh, names):
+    ours, theirs = COLLECTIVES[name]
+    x, g = operand(TWO, 3), GROUPS[6]
+    expected = theirs(World(TWO), x, names, g)
+    check(TWO, mesh, lambda v: ours(v, names, axis_index_groups=g), expected, x)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_groups_over_one_name(name, mesh):
+    ours, theirs = COLLECTIVES[name]
+    x, g = operand(ONE, 2), GROUPS[4]
+    expected = theirs(World(ONE), x, "i", g)
+    check(ONE, mesh, lambda v: ours(v, "i", axis_index_groups=g), expected, x)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("groups", [None, GROUPS[4]])
+def test_unbatched_operand(name, groups):
+    ours, theirs = COLLECTIVES[name]
+    n = 2 if groups else 4
+    x = numbers(n, n, 2)
+    stacked = np.broadcast_to(x, (4, *x.shape))
+    expected = theirs(World(ONE), stacked, "i", groups)
+    options = {"axis_index_groups": groups} if groups else {}
+
+    def f(_, v):
+        return ours(v, "i", **options)
+
+    got = jax.vmap(f, in_axes=(0, None), axis_name="i")(np.zeros(4), x)
+    np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("groups", [None, GROUPS[4]])
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+@pytest.mark.parametrize("dim", [0, 1, 2, 3])
+def test_an_unnamed_vmap_inside_is_a_loop(name, groups, mesh, dim):
+    ours, theirs = COLLECTIVES[name]
+    n = 2 if groups else 4
+    x = numbers(4, 3, n, n, 2)
+    world = World(ONE)
+    options = {"axis_index_groups": groups} if groups else {}
+    expected = np.stack(
+        [theirs(world, x[:, k], "i", groups) for k in range(3)], axis=1
+    )
+
+    def f(v):
+        return jax.vmap(lambda u: ours(u, "i", **options), in_axes=dim)(v)
+
+    check(ONE, mesh, f, expected, np.moveaxis(x, 1, 1 + dim))
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+@pytest.mark.parametrize("check_vma", [False, True])
+def test_sums_over_groups_of_unequal_size(mesh, check_vma):
+    groups, x = [[1, 3, 0], [2]], numbers(4, 2)
+    expected = World(ONE).psum(x, "i", groups)
+
+    def f(v):
+        return lax.psum(v, "i", axis_index_groups=groups)
+
+    check(ONE, mesh, f, expected, x, check_vma=check_vma)
+
+
+PERMS = [
+    [(0, 1), (1, 2), (2, 3), (3, 0)],
+    [(0, 2)],
+    [(3, 0), (0, 3)],
+    [],
+]
+
+
+@pytest.mark.parametrize("perm", PERMS)
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_ppermute(perm, mesh):
+    x = numbers(4, 3)
+    expected = World(ONE).ppermute(x, "i", perm)
+    check(ONE, mesh, lambda v: lax.ppermute(v, "i", perm), expected, x)
+
+
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+def test_ppermute_over_two_names(mesh):
+    perm, x = [(0, 5), (5, 1), (2, 2)], numbers(2, 3, 2)
+    expected = World(TWO).ppermute(x, ("i", "j"), perm)
+    check(TWO, mesh, lambda v: lax.ppermute(v, ("i", "j"), perm), expected, x)
+
+
+def test_pshuffle_and_pswapaxes():
+    x, world = numbers(4, 4, 2), World(ONE)
+    shuffled = run(jax, ONE, (), lambda v: lax.pshuffle(v, "i", [2, 0, 3, 1]), x)
+    np.testing.assert_array_equal(shuffled, x[[2, 0, 3, 1]])
+    swapped = run(jax, ONE, (), lambda v: lax.pswapaxes(v, "i", 0), x)
+    np.testing.assert_array_equal(swapped, world.all_to_all(x, "i", 0, 0))
+
+
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+@pytest.mark.parametrize("names", [*ORDERS, "j"])
+def test_axis_index_and_size(mesh, names):
+    x = numbers(2, 3)
+    expected = World(TWO).axis_index(names)
+    check(TWO, mesh, lambda v: lax.axis_index(names) + 0 * v.astype(int), expected, x)
+    sizes = []
+    run(jax, TWO, mesh, lambda v: sizes.append(lax.axis_size(names)) or v, x)
+    assert set(sizes) == {int(expected.max()) + 1}
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_sums_of_what_is_the_same_everywhere(mesh):
+    seen = []
+
+    def f(v):
+        seen.append((lax.psum(1, "i"), lax.psum(2.5, "i"), lax.psum(True, "i")))
+        seen.append(lax.psum(1, "i", axis_index_groups=[[0, 1], [2, 3]]))
+        return v + lax.psum(np.ones(2, np.float32), "i")
+
+    check(ONE, mesh, f, numbers(4, 2) + 4, numbers(4, 2))
+    assert seen[0][:2] == (4, 10.0)
+    assert type(seen[0][0]) is int
+    assert int(seen[0][2]) == 4
+    assert seen[1] == 2
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_booleans_are_counted(mesh):
+    x = numbers(4, 2) > 2
+    expected = np.broadcast_to(x.sum(0, np.int32), (4, 2))
+    check(ONE, mesh, lambda v: lax.psum(v, "i"), expected, x)
+
+
+def test_sums_over_dimensions_and_names():
+    x = numbers(4, 3, 2)
+
+    def f(v):
+        return lax.psum(v, (1, "i"))
+
+    got = jax.vmap(f, axis_name="i", out_axes=None)(x)
+    np.testing.assert_array_equal(np.asarray(got), x.sum((0, 2)))
+    inner = jax.vmap(lambda v: lax.psum(v, 0), in_axes=1)(x[0])
+    np.testing.assert_array_equal(np.asarray(inner), x[0].sum(0))
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_pmean(mesh):
+    x = numbers(4, 2)
+    expected = np.broadcast_to(x.mean(0), (4, 2)).astype(np.float32)
+    check(ONE, mesh, lambda v: lax.pmean(v, "i"), expected, x)
+
+
+def test_over_no_name_a_device_is_alone():
+    x = numbers(1, 3)
+    assert lax.psum(x, ()) is x
+    np.testing.assert_array_equal(lax.all_gather(x, (), axis=1), x[:, None])
+    np.testing.assert_array_equal(lax.all_gather(x, (), tiled=True), x)
+    np.testing.assert_array_equal(lax.psum_scatter(x, ()), x[0])
+    np.testing.assert_array_equal(lax.psum_scatter(x, (), tiled=True), x)
+    np.testing.assert_array_equal(lax.all_to_all(x, (), 0, 1), x.T)
+    np.testing.assert_array_equal(lax.all_to_all(x, (), 1, 0, tiled=True), x)
+
+
+@pytest.mark.parametrize("to", ["invarying", "reduced"])
+@pytest.mark.parametrize("names", ORDERS)
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+def test_all_gather_to(to, names, mesh):
+    x = numbers(2, 3, 2)
+
+    def f(v):
+        out = lax.all_gather(v[None], names, axis=1, tiled=True, to=to)
+        reduced = tuple(jax.typeof(out).manual.reduced)
+        return lax.pcast(out, reduced, to="varying")[0]
+
+    check(TWO, mesh, f, World(TWO).all_gather(x, names, 0, True), x)
