@@ -70,52 +70,79 @@ class World:
         stacked = np.stack([np.asarray(outs[d]) for d in sorted(outs)])
         return stacked.reshape(*self.sizes.values(), *shape)
 
-    def psum(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
-        return self.each(x, names, groups, lambda xs, _: np.sum(xs, 0, xs[0].dtype))
+    # Each has the arguments of the function of `minijax.lax` that has its name.
 
-    def pmax(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
-        return self.each(x, names, groups, lambda xs, _: np.max(xs, 0))
+    def psum(
+        self, x: Any, names: Any, *, axis_index_groups: Groups = None
+    ) -> np.ndarray:
+        def total(xs: list[np.ndarray], _: int) -> Any:
+            return np.sum(xs, 0, xs[0].dtype)
 
-    def pmin(self, x: Any, names: Any, groups: Groups = None) -> np.ndarray:
-        return self.each(x, names, groups, lambda xs, _: np.min(xs, 0))
+        return self.each(x, names, axis_index_groups, total)
+
+    def pmax(
+        self, x: Any, names: Any, *, axis_index_groups: Groups = None
+    ) -> np.ndarray:
+        return self.each(x, names, axis_index_groups, lambda xs, _: np.max(xs, 0))
+
+    def pmin(
+        self, x: Any, names: Any, *, axis_index_groups: Groups = None
+    ) -> np.ndarray:
+        return self.each(x, names, axis_index_groups, lambda xs, _: np.min(xs, 0))
 
     def all_gather(
-        self, x: Any, names: Any, axis: int = 0, tiled: bool = False,
-        groups: Groups = None,
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        x: Any,
+        names: Any,
+        *,
+        axis: int = 0,
+        tiled: bool = False,
+        axis_index_groups: Groups = None,
+    ) -> np.ndarray:
         join = np.concatenate if tiled else np.stack
-        return self.each(x, names, groups, lambda xs, _: join(xs, axis))
+        return self.each(x, names, axis_index_groups, lambda xs, _: join(xs, axis))
 
     def psum_scatter(
-        self, x: Any, names: Any, dim: int = 0, tiled: bool = False,
-        groups: Groups = None,
-    ) -> np.ndarray:  # fmt: skip
-        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
+        self,
+        x: Any,
+        names: Any,
+        *,
+        scatter_dimension: int = 0,
+        tiled: bool = False,
+        axis_index_groups: Groups = None,
+    ) -> np.ndarray:
+        def part(xs: list[np.ndarray], i: int) -> np.ndarray:
             total = np.sum(xs, 0, xs[0].dtype)
             if tiled:
-                return np.split(total, len(xs), dim)[i]
-            return np.take(total, i, dim)
+                return np.split(total, len(xs), scatter_dimension)[i]
+            return np.take(total, i, scatter_dimension)
 
-        return self.each(x, names, groups, result)
+        return self.each(x, names, axis_index_groups, part)
 
     def all_to_all(
-        self, x: Any, names: Any, split: int, concat: int, tiled: bool = False,
-        groups: Groups = None,
-    ) -> np.ndarray:  # fmt: skip
-        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
+        self,
+        x: Any,
+        names: Any,
+        split_axis: int,
+        concat_axis: int,
+        *,
+        tiled: bool = False,
+        axis_index_groups: Groups = None,
+    ) -> np.ndarray:
+        def received(xs: list[np.ndarray], i: int) -> np.ndarray:
             if tiled:
-                parts = [np.split(v, len(xs), split)[i] for v in xs]
-                return np.concatenate(parts, concat)
-            return np.stack([np.take(v, i, split) for v in xs], concat)
+                parts = [np.split(v, len(xs), split_axis)[i] for v in xs]
+                return np.concatenate(parts, concat_axis)
+            return np.stack([np.take(v, i, split_axis) for v in xs], concat_axis)
 
-        return self.each(x, names, groups, result)
+        return self.each(x, names, axis_index_groups, received)
 
     def ppermute(self, x: Any, names: Any, perm: Any) -> np.ndarray:
-        def result(xs: list[np.ndarray], i: int) -> np.ndarray:
-            sources = [s for s, d in perm if d == i]
+        def received(xs: list[np.ndarray], i: int) -> np.ndarray:
+            sources = [source for source, target in perm if target == i]
             return xs[sources[0]] if sources else np.zeros_like(xs[0])
 
-        return self.each(x, names, None, result)
+        return self.each(x, names, None, received)
 
     def axis_index(self, names: Any) -> np.ndarray:
         blank = np.zeros(tuple(self.sizes.values()))

@@ -9,9 +9,10 @@ import pkgutil
 from collections.abc import Sequence
 from typing import Any
 
-import minijax
 import numpy as np
 import pytest
+
+import minijax
 from minijax import lax
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case
@@ -156,9 +157,7 @@ def test_cotangents_are_the_tangents_transposed(case: Case) -> None:
     ]
     pairs = zip(cts, tangents, strict=True)
     forwards = sum(np.sum(c * np.asarray(t)) for c, t in pairs)
-    backwards = sum(
-        np.sum(np.asarray(b) * t) for b, t in zip(back, ts, strict=True)
-    )
+    backwards = sum(np.sum(np.asarray(b) * t) for b, t in zip(back, ts, strict=True))
     np.testing.assert_allclose(
         np.real(forwards), np.real(backwards), rtol=1e-3, atol=1e-4
     )

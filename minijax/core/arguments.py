@@ -1,6 +1,7 @@
-"""Names of a call's flat arguments, for messages: `x`, `params['w'][0]`.
+"""What the verbs ask of a function: that it can be called, and its arguments' names.
 
-Computed only when an error needs them.
+Names of a call's flat arguments, `x`, `params['w'][0]`, are computed only when an
+error needs them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from minijax.core.errors import tracing as errors
 from minijax.core.pytree import keystr, tree_leaves_with_path, tree_unflatten
 from minijax.core.treedef import PyTreeDef
+
+
+def check_callable(fun: object) -> None:
+    """Refuses to transform what cannot be called."""
+    if not callable(fun):
+        raise errors.not_callable(fun)
 
 
 def argument_names(fun: Callable[..., Any], in_tree: PyTreeDef) -> list[str]:

@@ -137,6 +137,8 @@ def short_name(dtype: DType) -> str:
         >>> [short_name(np.dtype(t)) for t in ("float32", bfloat16, "uint8", "bool")]
         ['f32', 'bf16', 'u8', 'bool']
     """
+    if dtype == float0:
+        return "float0"  # numpy calls it void
     name = dtype.name
     for long, short in (
         ("float", "f"),

@@ -16,7 +16,7 @@ Upstream: `jax/_src/core.py` (`Jaxpr`, `ClosedJaxpr`, `JaxprEqn`, `Var`, `Litera
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from minijax.core.avals import AbstractValue
 
@@ -90,12 +90,6 @@ class JaxprEqn:
 
     def __repr__(self) -> str:
         return _Printer.eqn(self)
-
-
-class DebugInfo(Protocol):
-    """What a jaxpr remembers of the Python function it was traced from."""
-
-    name: str
 
 
 class Jaxpr:

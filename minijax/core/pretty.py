@@ -121,7 +121,8 @@ class _Printer:
             outs,
             TextDoc(",)" if len(jaxpr.outvars) == 1 else ")"),
         ]
-        return ConcatDoc(GroupDoc(NestDoc(ConcatDoc(*head, *body), 2)), TextDoc(" }"))
+        nest = NestDoc(ConcatDoc(*head, *body), 2)
+        return GroupDoc(ConcatDoc(nest, TextDoc(" }")))
 
     def eqn(self, eqn: JaxprEqn) -> AbstractDoc:
         """`results = primitive[params] operands`."""
@@ -129,9 +130,13 @@ class _Printer:
         docs = [self.binders(eqn.outvars), TextDoc(" = ")] if eqn.outvars else []
         choose = eqn.primitive.pretty
         shown: dict[str, Any] = eqn.params if choose is None else choose(eqn)
-        docs += [TextDoc(eqn.primitive.name), self.params(shown), TextDoc(" ")]
-        operands = [TextDoc(self.atom(v)) for v in eqn.invars]
-        return ConcatDoc(*docs, _fill(TextDoc(""), operands))
+        # The first operand counts when the parameters are fitted on the line.
+        params = self.params(shown)
+        first, *others = [TextDoc(self.atom(v)) for v in eqn.invars] or [TextDoc("")]
+        head = GroupDoc(ConcatDoc(params, TextDoc(" "), first))
+        rest = [ConcatDoc(_SPACE, operand) for operand in others]
+        tail = NestDoc(GroupDoc(ConcatDoc(children=tuple(rest))), 2)
+        return ConcatDoc(*docs, TextDoc(eqn.primitive.name), head, tail)
 
     def params(self, params: dict[str, Any]) -> AbstractDoc:
         """`[name=... axes=...]`: the name first, the others in alphabetic order."""
@@ -147,7 +152,7 @@ class _Printer:
         if type(value) is tuple:
             items = cast("tuple[Any, ...]", value)
             if all(isinstance(v, Jaxpr) for v in items):
-                return _block("(", [self.nested(j) for j in items], ")")
+                return GroupDoc(_block("(", [self.nested(j) for j in items], ")"))
         return TextDoc(_param_text(value))
 
     def binders(self, variables: Sequence[Var]) -> AbstractDoc:
@@ -278,4 +283,4 @@ def _fill(separator: AbstractDoc, docs: Sequence[AbstractDoc]) -> AbstractDoc:
 def _block(opening: str, docs: Sequence[AbstractDoc], closing: str) -> AbstractDoc:
     """All on one line, or each on a line of its own, indented, in brackets."""
     inner = ConcatDoc(TextDoc(opening), BreakDoc(""), _join(BreakDoc(" "), docs))
-    return GroupDoc(ConcatDoc(NestDoc(inner, 2), BreakDoc(""), TextDoc(closing)))
+    return ConcatDoc(NestDoc(inner, 2), BreakDoc(""), TextDoc(closing))

@@ -78,11 +78,14 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> list[Any]:
         """Applies the primitive under the current trace."""
-        return current_trace().process(self, args, params)
+        try:
+            return current_trace().process(self, args, params)
+        except errors.NotAValueError as error:
+            raise errors.bad_argument_of(self.name, args, error) from None
 
     def bind1(self, *args: Any, **params: Any) -> Any:
         """Applies a primitive that has one result, and returns that result."""
-        return current_trace().process(self, args, params)[0]
+        return self.bind(*args, **params)[0]
 
     # Decorators that fill a slot. Each returns the rule, so that a page reads as a
     # list of named functions.

@@ -94,9 +94,20 @@ def _checked(
     try:
         return NamedSharding(mesh, spec)
     except DuplicateSpecError as error:
-        plain = ShapedArray(shape, dtype).short()
-        sharded = f"{plain} with {spec}"
-        raise errors.illegal_result(name, [a.short() for a in avals], sharded) from error
+        operands = [a.short() for a in avals]
+        result = _shown(shape, dtype, spec)
+        raise errors.illegal_result(name, operands, result) from error
+
+
+def _shown(shape: Shape, dtype: Any, spec: PartitionSpec) -> str:
+    """A type as it would print, had it been legal: `f32[8@x,8@x]`."""
+    plain = ShapedArray(shape, dtype).short().partition("[")[0]
+    dims: list[str] = []
+    for i, size in enumerate(shape):
+        names = spec.axes_of(i)
+        over = names[0] if len(names) == 1 else f"({','.join(names)})"
+        dims.append(f"{size}@{over}" if names else str(size))
+    return f"{plain}[{','.join(dims)}]"
 
 
 def result_mesh(name: str, avals: Avals) -> AbstractMesh:

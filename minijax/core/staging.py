@@ -27,7 +27,13 @@ from minijax.core.jaxpr import (
 )
 from minijax.core.pretty import eqn_text, jaxpr_text
 from minijax.core.primitive import Primitive
-from minijax.core.pytree import PyTreeDef, tree_flatten, tree_unflatten
+from minijax.core.pytree import (
+    PyTreeDef,
+    keystr,
+    tree_flatten,
+    tree_leaves_with_path,
+    tree_unflatten,
+)
 from minijax.core.source import Source, user_source
 from minijax.core.trace import Trace, Tracer, is_value, typeof, use_trace
 
@@ -63,8 +69,8 @@ class DebugInfo:
     def place(self) -> str:
         """`NAME at FILE:LINE`, as far as known."""
         fun: Any = self.fun
-        while hasattr(fun, "__wrapped__"):
-            fun = fun.__wrapped__
+        while hasattr(fun, "__wrapped__") or hasattr(fun, "func"):
+            fun = fun.__wrapped__ if hasattr(fun, "__wrapped__") else fun.func
         code = getattr(fun, "__code__", None)
         at = f" at {code.co_filename}:{code.co_firstlineno}" if code else ""
         return f"{self.name}{at}"
@@ -168,13 +174,11 @@ class StagingTrace(Trace):
         return var
 
     def finish(
-        self, outs: Sequence[Any], *, drop_unused: bool = True
+        self, outs: Sequence[Any]
     ) -> tuple[Jaxpr, list[Any]]:
         """Ends the trace; returns the program and the values of its constants."""
         outvars = [self.atom(x) for x in outs]
         self.close()
-        if drop_unused:
-            _drop_unused(self.eqns, outvars)
         constvars = [v for v, _ in self.consts.values()]
         consts = [x for _, x in self.consts.values()]
         return Jaxpr(constvars, self.invars, outvars, self.eqns), consts
@@ -216,21 +220,10 @@ def check_live(x: Tracer) -> None:
     raise errors.leaked(str(x.aval), name, function, created)
 
 
-def _drop_unused(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> None:
-    """Replaces results that nothing reads by `DropVar`s."""
-    read = {v for e in eqns for v in e.invars}
-    read.update(outvars)
-    for eqn in eqns:
-        if not all(v in read for v in eqn.outvars):
-            eqn.outvars = [v if v in read else DropVar(v.aval) for v in eqn.outvars]
-
-
 def stage(
     fun: Callable[..., Sequence[Any]],
     avals: Sequence[AbstractValue],
     debug: DebugInfo | None = None,
-    *,
-    drop_unused: bool = True,
 ) -> tuple[Jaxpr, list[Any]]:
     """Traces a function of flat arguments that returns a flat list.
 
@@ -241,7 +234,7 @@ def stage(
         args = [trace.new_arg(a) for a in avals]
         with use_trace(trace):
             outs = fun(*args)
-            return trace.finish(outs, drop_unused=drop_unused)
+            return trace.finish(outs)
     finally:
         trace.close()
 
@@ -276,8 +269,6 @@ def stage_tree(
     in_tree: PyTreeDef,
     avals: Sequence[AbstractValue],
     debug: DebugInfo,
-    *,
-    drop_unused: bool = True,
 ) -> tuple[Jaxpr, list[Any], PyTreeDef]:
     """Traces a function of pytrees; `in_tree` is the tree of `(args, kwargs)`.
 
@@ -289,19 +280,26 @@ def stage_tree(
         nonlocal out_tree
         args, kwargs = tree_unflatten(in_tree, leaves)
         outs, out_tree = tree_flatten(fun(*args, **kwargs))
-        check_outputs(outs, debug)
+        check_outputs(outs, out_tree, debug)
         return outs
 
-    jaxpr, consts = stage(flat, avals, debug, drop_unused=drop_unused)
+    jaxpr, consts = stage(flat, avals, debug)
     assert out_tree is not None
     return jaxpr, consts, out_tree
 
 
-def check_outputs(outs: Sequence[Any], debug: DebugInfo) -> None:
+def check_outputs(outs: Sequence[Any], out_tree: PyTreeDef, debug: DebugInfo) -> None:
     """Refuses results that are no JAX values."""
-    for x in outs:
+    for i, x in enumerate(outs):
         if not is_value(x):
-            raise errors.bad_output(debug.place, x, "")
+            path = result_paths(out_tree)[i]
+            raise errors.bad_output(debug.place, debug.verb, x, path)
+
+
+def result_paths(out_tree: PyTreeDef) -> list[str]:
+    """Where each flat result stands in the user's result: `['a'][0]`."""
+    tree = tree_unflatten(out_tree, range(out_tree.num_leaves))
+    return [keystr(path) for path, _ in tree_leaves_with_path(tree)]
 
 
 def consts_as_args(jaxpr: Jaxpr) -> Jaxpr:

@@ -128,7 +128,7 @@ class Tracer:
 
     @property
     def sharding(self) -> NoReturn:
-        raise errors.no_sharding_on_tracer(self.aval.short())
+        raise errors.no_sharding_on_tracer(_plain(self.aval))
 
     def _array_type(self, attribute: str) -> ShapedArray:
         if isinstance(self.aval, AbstractToken):
@@ -152,7 +152,7 @@ class Tracer:
         raise errors.unhashable(type(self).__name__)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise errors.array_conversion(self.aval.short(), self.origin())
+        raise errors.array_conversion(_plain(self.aval), self.origin())
 
     def __bool__(self) -> bool:
         self._check_one_element("truth")
@@ -184,11 +184,16 @@ class Tracer:
     def _concrete_or(self, error: Any) -> Any:
         value = self.concrete()
         if value is None:
-            raise error(self.aval.short(), self.origin())
+            raise error(_plain(self.aval), self.origin())
         return value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aval})"
+
+
+def _plain(aval: Any) -> str:
+    """A type as errors say it: with the dtype's long name, and without weakness."""
+    return str(aval).removeprefix("~")
 
 
 # ------------------------------------------------------------ types of values
@@ -218,7 +223,7 @@ def _aval_rule(x: Any) -> Any:
             return aval_of_type[base]
     if hasattr(x, "__jax_array__"):
         return _jax_array_aval
-    raise errors.not_a_value(x)
+    raise errors.NotAValueError(x)
 
 
 def _jax_array_aval(x: Any) -> Any:
@@ -252,21 +257,24 @@ class AxisEnv:
 
     `manual` names are mesh axes bound by `shard_map`; the others were bound by
     `vmap`, or given to `make_jaxpr`. `check_vma` says whether types follow which
-    manual axes a value varies over.
+    manual axes a value varies over. `mapped` names are Explicit mesh axes that the
+    mapped dimension of a `vmap` is sharded over: taken, though not to be named.
     """
 
-    __slots__ = ("_hash", "check_vma", "manual", "sizes")
+    __slots__ = ("_hash", "check_vma", "manual", "mapped", "sizes")
 
     def __init__(
         self,
         sizes: dict[str, int] | None = None,
         manual: Names = NO_NAMES,
         check_vma: bool = False,
+        mapped: Names = NO_NAMES,
     ):
         self.sizes = sizes or {}
         self.manual = manual
         self.check_vma = check_vma
-        self._hash = hash((tuple(self.sizes.items()), manual, check_vma))
+        self.mapped = mapped
+        self._hash = hash((tuple(self.sizes.items()), manual, check_vma, mapped))
 
     def __hash__(self) -> int:
         return self._hash
@@ -277,6 +285,7 @@ class AxisEnv:
             and list(self.sizes.items()) == list(other.sizes.items())
             and self.manual == other.manual
             and self.check_vma == other.check_vma
+            and self.mapped == other.mapped
         )
 
 
@@ -308,21 +317,22 @@ def use_axis_env(env: AxisEnv) -> Generator[None]:
 
 
 @contextmanager
-def extend_axis_env(names: Iterable[tuple[str, int]]) -> Generator[None]:
+def extend_axis_env(
+    names: Iterable[tuple[str, int]], mapped: Iterable[str] = ()
+) -> Generator[None]:
     """Binds names as `vmap` does; an inner name hides an outer one."""
     bound = dict(names)
-    if not bound:
+    also = frozenset(mapped)
+    if not (bound or also):
         yield
         return
     env = _axis_env.get()
     outer = {k: v for k, v in env.sizes.items() if k not in bound}
-    token = _axis_env.set(
-        AxisEnv(outer | bound, env.manual.difference(bound), env.check_vma)
-    )
-    try:
+    manual = env.manual.difference(bound)
+    with use_axis_env(
+        AxisEnv(outer | bound, manual, env.check_vma, env.mapped | also)
+    ):
         yield
-    finally:
-        _axis_env.reset(token)
 
 
 def _masked_array(_: Any) -> NoReturn:

@@ -19,6 +19,7 @@ from minijax.core import dtypes, rules
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import operands as errors
 from minijax.core.linear import Zero, zero_tangent
+from minijax.core.trace import typeof
 from minijax.lax.cases import Case, binary, unary
 from minijax.lax.compare import eq, gt
 from minijax.lax.rules import (
@@ -33,10 +34,10 @@ from minijax.lax.rules import (
     derivatives,
     elementwise,
     emit,
+    full_like,
     transpose_each,
 )
 from minijax.lax.select import select
-from minijax.lax.shapes import full_like
 from minijax.lowering import dialect
 
 # ---------------------------------------------------------------------- neg, add, sub
@@ -155,9 +156,8 @@ def _extremum_lowering(op: str, direction: str) -> Any:
         (out,) = ctx.avals_out
         if not dtypes.issubdtype(out.dtype, np.complexfloating):
             return emit(ctx, op, x, y)
-        values = broadcast_operands(ctx, (x, y))
-        chosen = lexicographic(direction, *values, out)
-        operands = (chosen, *values)
+        x, y = broadcast_operands(ctx, (x, y))
+        operands = (lexicographic(direction, x, y, out), x, y)
         picked = dialect.op1("stablehlo.select", operands, dialect.ir_type(out))
         return [ctx.with_sharding(picked, out)]
 
@@ -168,12 +168,10 @@ def lexicographic(direction: str, x: Any, y: Any, aval: ShapedArray) -> Any:
     """Compares complex values by real part, and where those are equal by imaginary."""
     part = aval.update(dtype=np.abs(np.zeros((), aval.dtype)).dtype)
     type_ = dialect.ir_type(part)
-    (xr, yr), (xi, yi) = (
-        [dialect.op1(f"stablehlo.{name}", (v,), type_) for v in (x, y)]
-        for name in ("real", "imag")
-    )
+    xr, yr = (dialect.op1("stablehlo.real", (v,), type_) for v in (x, y))
     same = dialect.compare("EQ", xr, yr, part)
     by_real = dialect.compare(direction, xr, yr, part)
+    xi, yi = (dialect.op1("stablehlo.imag", (v,), type_) for v in (x, y))
     by_imag = dialect.compare(direction, xi, yi, part)
     operands = (same, by_imag, by_real)
     return dialect.op1("stablehlo.select", operands, by_real.type)
@@ -183,27 +181,22 @@ max_p.lowering = _extremum_lowering("stablehlo.maximum", "GT")
 min_p.lowering = _extremum_lowering("stablehlo.minimum", "LT")
 
 
-def _share(x: Any, y: Any) -> Any:
+def share_of_max(x: Any, y: Any) -> Any:
     """How much of the tangent of `max(x, y)` is that of `x`: 1, 0, or half in a tie."""
     above, tie = gt(x, y), eq(x, y)
-    one, zero, half = (full_like(above, v, typeof_dtype(x)) for v in (1, 0, 0.5))
+    one, zero, half = (full_like(above, v, typeof(x).dtype) for v in (1, 0, 0.5))
     return select(above, one, select(tie, half, zero))
-
-
-def typeof_dtype(x: Any) -> Any:
-    """The dtype of a value."""
-    return dtypes.dtype_of(x)
 
 
 derivatives(
     max_p,
-    lambda g, x, y: mul(g, _share(x, y)),
-    lambda g, x, y: mul(g, _share(y, x)),
+    lambda g, x, y: mul(g, share_of_max(x, y)),
+    lambda g, x, y: mul(g, share_of_max(y, x)),
 )
 derivatives(
     min_p,
-    lambda g, x, y: mul(g, _share(y, x)),
-    lambda g, x, y: mul(g, _share(x, y)),
+    lambda g, x, y: mul(g, share_of_max(y, x)),
+    lambda g, x, y: mul(g, share_of_max(x, y)),
 )
 
 # ---------------------------------------------------------------------------- powers
@@ -240,6 +233,8 @@ integer_pow_p = elementwise("integer_pow", NUMBER, result=_power_dtype)
 @composed
 def _by_multiplications(x: Any, *, y: int) -> Any:
     """Squares `x` again and again, and multiplies those that the bits of `y` name."""
+    if y == 3:  # the order of factors that upstream has for this one
+        return mul(mul(x, x), x)
     rest, power, out = abs(y), x, None
     while rest:
         if rest & 1:
@@ -271,7 +266,7 @@ square_p = elementwise("square", NUMBER)
 @square_p.def_lowering
 def _square_lowering(ctx: Any, x: Any) -> list[Any]:
     if dtypes.issubdtype(ctx.avals_in[0].dtype, np.integer):
-        return emit(ctx, "stablehlo.multiply", x, x)
+        return dialect.op("stablehlo.multiply", (x, x), [x.type])
     return emit(ctx, "chlo.square", x)
 
 
@@ -297,7 +292,7 @@ class RoundingMethod(IntEnum):
 
 
 def floor(x: Any) -> Any:
-    """The greatest integer that is not greater, elementwise; of the same float dtype."""
+    """The greatest integer that is not greater, elementwise, as a float."""
     return floor_p.bind1(x)
 
 
@@ -327,9 +322,7 @@ is_finite_p = elementwise(
 
 
 @round_p.def_lowering
-def _round_lowering(
-    ctx: Any, x: Any, *, rounding_method: RoundingMethod
-) -> list[Any]:
+def _round_lowering(ctx: Any, x: Any, *, rounding_method: RoundingMethod) -> list[Any]:
     away = rounding_method is RoundingMethod.AWAY_FROM_ZERO
     return emit(ctx, f"stablehlo.round_nearest_{'afz' if away else 'even'}", x)
 

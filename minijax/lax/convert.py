@@ -156,7 +156,10 @@ def _bits(dtype: Any) -> int:
 def _bitcast_type(x: ShapedArray, *, new_dtype: Any) -> list[ShapedArray]:
     rules.only_arrays(bitcast_convert_type_p, [x])
     unfit = [
-        d for d in (x.dtype, new_dtype) for k in BOOL + COMPLEX if dtypes.issubdtype(d, k)
+        d
+        for d in (x.dtype, new_dtype)
+        for k in BOOL + COMPLEX
+        if dtypes.issubdtype(d, k)
     ]
     if unfit and x.dtype != new_dtype:
         raise errors.bitcast_dtypes(x.dtype, new_dtype)

@@ -22,15 +22,22 @@ from minijax.core.errors import operands as errors
 from minijax.core.linear import Zero, zero_tangent
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
-from minijax.lax.arithmetic import add, max, min, mul, neg, sub
+from minijax.lax.arithmetic import add, max, min, mul, neg, share_of_max, sub
 from minijax.lax.cases import unary
 from minijax.lax.compare import eq, ne
 from minijax.lax.joining import concatenate
 from minijax.lax.parts import abs
 from minijax.lax.reductions import combining, highest, lowest
-from minijax.lax.rules import add_any, called, const, remembered, transpose_unary
+from minijax.lax.rules import (
+    add_any,
+    called,
+    const,
+    full_like,
+    remembered,
+    transpose_unary,
+)
 from minijax.lax.select import select
-from minijax.lax.shapes import full_like, rev
+from minijax.lax.shapes import rev
 from minijax.lax.slicing import pad, slice_in_dim
 from minijax.lax.transcendental import exp, log1p
 from minijax.lowering import dialect
@@ -175,23 +182,25 @@ def scan_pairs(combine: Combine, elems: tuple[Any, ...], axis: int) -> tuple[Any
     even = combine(before, _every_second(elems, 2, None, axis))
     first = [slice_in_dim(x, 0, 1, axis=axis) for x in elems]
     even = [concatenate([f, x], axis) for f, x in zip(first, even, strict=True)]
-    return tuple(_interleave(e, o, axis) for e, o in zip(even, odd, strict=True))
+    return _interleave(even, odd, axis)
 
 
 def _every_second(xs: Any, start: int, stop: int | None, axis: int) -> Any:
     return tuple(slice_in_dim(x, start, stop, stride=2, axis=axis) for x in xs)
 
 
-def _interleave(even: Any, odd: Any, axis: int) -> Any:
-    a, b = typeof(even), typeof(odd)
-    same = a.shape[axis] == b.shape[axis]
+def _interleave(even: Any, odd: Any, axis: int) -> tuple[Any, ...]:
+    """Puts elements of `odd` between those of `even`, pair by pair of arrays."""
+    same = typeof(even[0]).shape[axis] == typeof(odd[0]).shape[axis]
 
     def spread(x: Any, low: int, high: int) -> Any:
-        config = [(0, 0, 0)] * a.ndim
+        config = [(0, 0, 0)] * typeof(x).ndim
         config[axis] = (low, high, 1)
         return pad(x, const(x, 0), config)
 
-    return add(spread(even, 0, 1 if same else 0), spread(odd, 1, 0 if same else 1))
+    evens = [spread(x, 0, int(same)) for x in even]
+    odds = [spread(x, 1, int(not same)) for x in odd]
+    return tuple(add(e, o) for e, o in zip(evens, odds, strict=True))
 
 
 def _scan_jvp(prim: Primitive, combine: Combine, push: Callable[..., Any]) -> None:
@@ -220,29 +229,37 @@ def _scan_jvp(prim: Primitive, combine: Combine, push: Callable[..., Any]) -> No
     prim.without(transpose="it is not linear")
 
 
-def _of_extremum(x: Any, y: Any, out: Any, t: Any, u: Any) -> Any:
-    return select(eq(x, out), select(eq(y, out), mul(const(t, 0.5), add(t, u)), t), u)
+def _of_max(x: Any, y: Any, out: Any, t: Any, u: Any) -> Any:
+    return add_any(mul(t, share_of_max(x, y)), mul(u, share_of_max(y, x)))
+
+
+def _of_min(x: Any, y: Any, out: Any, t: Any, u: Any) -> Any:
+    return add_any(mul(t, share_of_max(y, x)), mul(u, share_of_max(x, y)))
 
 
 def logaddexp(x: Any, y: Any) -> Any:
     """`log(exp(x) + exp(y))`, without overflow."""
-    apart = sub(x, y)
-    close = add(max(x, y), log1p(exp(neg(abs(apart)))))
-    return select(ne(apart, apart), add(x, y), close)
+    top, apart = max(x, y), sub(x, y)
+    undefined, total = ne(apart, apart), add(x, y)  # of two equal infinities, and NaN
+    return select(undefined, total, add(top, log1p(exp(neg(abs(apart))))))
 
 
 def _of_logaddexp(x: Any, y: Any, out: Any, t: Any, u: Any) -> Any:
     def share(v: Any) -> Any:
-        zeros, infinity = full_like(v, 0), const(v, np.inf)
-        top = select(eq(v, infinity), zeros, v)
-        return exp(sub(top, select(eq(out, infinity), zeros, out)))
+        return exp(sub(_finite(v), _finite(out)))
 
     return add(mul(t, share(x)), mul(u, share(y)))
 
 
+def _finite(x: Any) -> Any:
+    """`x` with 0 in place of infinity."""
+    infinite = eq(x, const(x, np.inf))
+    return select(infinite, full_like(x, 0), x)
+
+
 _scan_jvp(cumprod_p, mul, lambda x, y, out, t, u: add_any(mul(t, y), mul(x, u)))
-_scan_jvp(cummax_p, max, _of_extremum)
-_scan_jvp(cummin_p, min, _of_extremum)
+_scan_jvp(cummax_p, max, _of_max)
+_scan_jvp(cummin_p, min, _of_min)
 _scan_jvp(cumlogsumexp_p, logaddexp, _of_logaddexp)
 
 

@@ -212,26 +212,33 @@ def free(ndim: int, contracting: Shape, batch: Shape) -> list[int]:
 
 def _check_dims(lhs: Shape, rhs: Shape, dims: DimensionNumbers) -> None:
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dims
-    sides = (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch))
-    for side, shape, contract, batch in sides:
+    for side, shape, contract, batch in (
+        ("lhs", lhs, lhs_contract, lhs_batch),
+        ("rhs", rhs, rhs_contract, rhs_batch),
+    ):
         if not all(0 <= d < len(shape) for d in (*contract, *batch)):
             raise errors.dot_range(side, batch, contract, len(shape))
     if len(lhs_batch) != len(rhs_batch):
         raise errors.dot_batch_lengths(lhs_batch, rhs_batch)
-    for kind, at in (("batch", 3), ("contracting", 2)):
-        for entry in sides:
-            named = entry[at]
-            if len(set(named)) != len(named):
-                raise errors.dot_repeated(entry[0], kind, named)
-    for side, _, contract, batch in sides:
+    _check_distinct(dims)
+    batches = [lhs[i] for i in lhs_batch], [rhs[i] for i in rhs_batch]
+    if batches[0] != batches[1]:
+        raise errors.dot_batch_shapes(*map(tuple, batches))
+    summed = [lhs[i] for i in lhs_contract], [rhs[i] for i in rhs_contract]
+    if summed[0] != summed[1]:
+        raise errors.dot_contracting_shapes(*map(tuple, summed))
+
+
+def _check_distinct(dims: DimensionNumbers) -> None:
+    contracts, batches = dims
+    sides = ("lhs", "rhs")
+    for kind, named in (("batch", batches), ("contracting", contracts)):
+        for side, axes in zip(sides, named, strict=True):
+            if len(set(axes)) != len(axes):
+                raise errors.dot_repeated(side, kind, axes)
+    for side, contract, batch in zip(sides, contracts, batches, strict=True):
         if set(contract) & set(batch):
             raise errors.dot_overlap(side, batch, contract)
-    batches = [tuple(shape[i] for i in batch) for _, shape, _, batch in sides]
-    if batches[0] != batches[1]:
-        raise errors.dot_batch_shapes(*batches)
-    summed = [tuple(shape[i] for i in contract) for _, shape, contract, _ in sides]
-    if summed[0] != summed[1]:
-        raise errors.dot_contracting_shapes(*summed)
 
 
 def _dot_dtype(lhs: Any, rhs: Any, preferred: Any) -> Any:
@@ -309,7 +316,7 @@ def _check_unreduced(
         raise errors.dot_out_unreduced(out.spec.unreduced, specs[0])
 
 
-# ------------------------------------------------------- lowering, printing, derivatives
+# ------------------------------------------------ lowering, printing, derivatives
 
 
 @dot_general_p.def_lowering
@@ -435,7 +442,8 @@ def _dot_batch(
         parts = out_sharding.spec.partitions
         spec = out_sharding.spec.update((*parts[:at], mapped, *parts[at:]))
         params["out_sharding"] = out_sharding.update(spec=spec)
-    return [dot_general(*args, numbers, **params)], [at]
+    lhs, rhs = args
+    return [dot_general(lhs, rhs, numbers, **params)], [at]
 
 
 def _batched_dims(

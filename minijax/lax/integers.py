@@ -80,9 +80,7 @@ and_p = _bits("and", BOOL_OR_INT, BOOL_OR_INT, op="and")
 or_p = _bits("or", BOOL_OR_INT, BOOL_OR_INT, op="or")
 xor_p = _bits("xor", BOOL_OR_INT, BOOL_OR_INT, op="xor")
 shift_left_p = _bits("shift_left", INT, INT, op="shift_left")
-shift_right_logical_p = _bits(
-    "shift_right_logical", INT, INT, op="shift_right_logical"
-)
+shift_right_logical_p = _bits("shift_right_logical", INT, INT, op="shift_right_logical")
 shift_right_arithmetic_p = _bits(
     "shift_right_arithmetic", INT, INT, op="shift_right_arithmetic"
 )

@@ -335,9 +335,12 @@ def _unstack_lowering(ctx: Any, x: Any, *, axis: int) -> Any:
     (aval,), ones = ctx.avals_in, (1,) * ctx.avals_in[0].ndim
     one = tensor((*aval.shape[:axis], 1, *aval.shape[axis + 1 :]), aval.dtype)
     runs = _runs(aval, axis, [1] * aval.shape[axis])
-    rows = [slice_value(x, lo, hi, ones, one) for lo, hi in runs]
-    outs = [dialect.reshape(r, ir_type(ctx.avals_out[0])) for r in rows]
-    return ctx.with_shardings(outs, ctx.avals_out)
+    return [
+        ctx.with_sharding(
+            dialect.reshape(slice_value(x, lo, hi, ones, one), ir_type(out)), out
+        )
+        for (lo, hi), out in zip(runs, ctx.avals_out, strict=True)
+    ]
 
 
 _linear_in_all(stack_p)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core import dtypes
+from minijax.core import dtypes, rules
 from minijax.core.avals import ShapedArray
 from minijax.core.linear import Zero, zero_tangent
 from minijax.core.trace import typeof
@@ -33,13 +33,12 @@ from minijax.lax.rules import (
     derivatives_from_result,
     elementwise,
     emit,
+    full_like,
     is_complex,
     real_dtype,
     transpose_each,
-    transpose_unary,
 )
 from minijax.lax.select import select
-from minijax.lax.shapes import full_like
 from minijax.lowering import dialect
 
 # ------------------------------------------------------------------ complex numbers
@@ -146,9 +145,8 @@ def _sign_lowering(ctx: Any, x: Any) -> list[Any]:
     (aval,) = ctx.avals_in
     if not dtypes.issubdtype(aval.dtype, np.unsignedinteger):
         return emit(ctx, "stablehlo.sign", x)
-    zero = dialect.full(aval, 0)
-    is_zero = dialect.compare("EQ", x, zero, aval)
-    operands = (is_zero, zero, dialect.full(aval, 1))
+    is_zero = dialect.compare("EQ", x, dialect.full(aval, 0), aval)
+    operands = (is_zero, dialect.full(aval, 0), dialect.full(aval, 1))
     return dialect.op("stablehlo.select", operands, [dialect.ir_type(aval)])
 
 
@@ -174,8 +172,8 @@ def nonzero(x: Any) -> Any:
 def _abs_tangent(g: Any, out: Any, x: Any) -> Any:
     if not is_complex(x):
         return select(ge(x, const(x, 0)), g, neg(g))
-    size = nonzero(convert_element_type(out, typeof(x).dtype))
-    return real(mul(g, div(conj(x), size)))
+    turned, size = conj(x), convert_element_type(out, typeof(x).dtype)
+    return real(mul(g, div(turned, nonzero(size))))
 
 
 derivatives_from_result(abs_p, _abs_tangent)
@@ -204,24 +202,27 @@ def _quotient(x: Any, y: Any) -> Any:
     return mul(sign(div(x, y)), floor(abs(div(x, y))))
 
 
-derivatives(
-    rem_p,
-    lambda g, x, y: _spread(g, x, y),
-    lambda g, x, y: mul(neg(g), _quotient(x, y)),
-)
+def _first_tangent(g: Any, x: Any, y: Any) -> Any:
+    """The tangent of a result that moves as the first operand does."""
+    avals = [typeof(x), typeof(y)]
+    shape = rules.join_shapes("broadcast", avals)
+    largest = avals[0] if avals[0].shape == shape else avals[1].update(shape=shape)
+    return broadcast_like(g, largest)
 
 
-def _spread(g: Any, x: Any, y: Any) -> Any:
-    """The tangent of an operand that the result depends on as on itself."""
-    other = y if len(typeof(y).shape) >= len(typeof(x).shape) else x
-    if typeof(g).shape == typeof(other).shape:
-        return g
-    shape = np.broadcast_shapes(typeof(x).shape, typeof(y).shape)
-    return broadcast_like(g, full_like(other, 0, shape=shape))
-
+derivatives(rem_p, _first_tangent, lambda g, x, y: mul(neg(g), _quotient(x, y)))
 
 nextafter_p = elementwise("nextafter", FLOAT, FLOAT, op="chlo.next_after")
-derivatives(nextafter_p, lambda g, x, y: _spread(g, x, y), None)
+derivatives(nextafter_p, _first_tangent, None)
+
+
+def _between_jumps(rng: np.random.Generator, x: Any, y: Any) -> list[Any]:
+    """Operands of which the quotient stays between 2 and 3."""
+    return [
+        np.asarray(rng.uniform(2.3, 2.7, x), np.float32),
+        np.asarray(rng.uniform(0.95, 1.05, y), np.float32),
+    ]
+
 
 CASES = [
     *(unary(p, dtypes=np.complex64) for p in (real_p, imag_p, sign_p, abs_p)),
@@ -232,8 +233,9 @@ CASES = [
     unary(sign_p, dtypes=np.uint32),
     unary(abs_p),
     unary(abs_p, domain=(-0.9, -0.3)),
-    *binary(rem_p, domain=(0.6, 0.9), smooth=(0,)),
+    Case(rem_p, [(3, 2), (3, 2)], make=lambda rng: _between_jumps(rng, (3, 2), (3, 2))),
+    Case(rem_p, [(3, 2), ()], make=lambda rng: _between_jumps(rng, (3, 2), ())),
+    Case(rem_p, [(), (3, 2)], make=lambda rng: _between_jumps(rng, (), (3, 2))),
     Case(rem_p, [(3,), (3,)], dtypes=np.int32),
     *binary(nextafter_p, smooth=()),
 ]
-

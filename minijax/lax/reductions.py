@@ -285,9 +285,7 @@ _reduction(
     primitive=reduce_sum_p,
     kind=UnreducedKind.sum,
 )
-reduce_prod_p = _reduction(
-    "reduce_prod", _NUMBER, "stablehlo.multiply", lambda _: 1
-)
+reduce_prod_p = _reduction("reduce_prod", _NUMBER, "stablehlo.multiply", lambda _: 1)
 reduce_max_p = _reduction(
     "reduce_max", ANY, "stablehlo.maximum", lowest, kind=UnreducedKind.max
 )
@@ -346,8 +344,11 @@ def _prod_jvp(primals: Any, tangents: Any, *, axes: Shape) -> Any:
     x, t = (v if plain else reshape(v, sizes, order) for v in (x, t))
     while (n := typeof(x).shape[0]) > 1:
         half = (n + 1) // 2
-        x, y = _halves(x, half, 1)
-        t, u = _halves(t, half, 0)
+        whole = (x, t)
+        x, t = (slice_in_dim(v, 0, half) for v in whole)
+        y, u = (slice_in_dim(v, half, None) for v in whole)
+        if n % 2:
+            y, u = _one_more(y, 1), _one_more(u, 0)
         x, t = mul(x, y), add_any(mul(t, y), mul(x, u))
     if n == 0:
         dtype = typeof(x).dtype
@@ -355,16 +356,11 @@ def _prod_jvp(primals: Any, tangents: Any, *, axes: Shape) -> Any:
     return [squeeze(x, (0,))], [squeeze(t, (0,))]
 
 
-def _halves(x: Any, half: int, filler: int) -> tuple[Any, Any]:
-    """The first half, and the second one filled up to the same size."""
+def _one_more(x: Any, filler: int) -> Any:
+    """An array with one more row, of fillers."""
     aval = typeof(x)
-    first, second = slice_in_dim(x, 0, half), slice_in_dim(x, half, None)
-    if 2 * half > aval.shape[0]:
-        config = [(0, 0, 0)] * aval.ndim
-        config[0] = (0, 1, 0)
-        value = np.asarray(filler, aval.dtype)[()]
-        second = pad(second, value, config)
-    return first, second
+    config = [(0, 1, 0), *[(0, 0, 0)] * (aval.ndim - 1)]
+    return pad(x, np.asarray(filler, aval.dtype)[()], config)
 
 
 reduce_prod_p.without(transpose="it is not linear")

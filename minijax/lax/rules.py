@@ -28,7 +28,8 @@ from minijax.core.linear import Zero, is_undefined, zero_tangent
 from minijax.core.mesh import NamedSharding, get_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.staging import stage
-from minijax.core.trace import axis_env, typeof
+from minijax.core.trace import axis_env, is_evaluating, typeof
+from minijax.lax import shapes
 from minijax.lax.collectives.axes import in_mesh_order
 from minijax.lax.collectives.primitives import (
     preduced_p,
@@ -37,8 +38,15 @@ from minijax.lax.collectives.primitives import (
     vary_unreduced_cast_p,
 )
 from minijax.lax.declared import create_token_p
-from minijax.lax.shapes import broadcast, broadcast_in_dim, expand_dims, full, moveaxis
-from minijax.lax.shapes import reshape, sum_over
+from minijax.lax.shapes import (
+    broadcast,
+    broadcast_in_dim,
+    expand_dims,
+    full,
+    moveaxis,
+    reshape,
+    sum_over,
+)
 from minijax.lowering import dialect
 
 # ------------------------------------------------------------------ kinds of dtypes
@@ -69,7 +77,9 @@ def real_dtype(dtype: Any) -> np.dtype[Any]:
     return np.abs(np.zeros((), dtype)).dtype
 
 
-def check_dtypes(name: str, avals: Sequence[ShapedArray], kinds: Sequence[Kinds]) -> None:
+def check_dtypes(
+    name: str, avals: Sequence[ShapedArray], kinds: Sequence[Kinds]
+) -> None:
     """Refuses an operand whose dtype is of none of its kinds."""
     for i, (aval, accepted) in enumerate(zip(avals, kinds, strict=True)):
         position = None if len(avals) == 1 else i
@@ -188,7 +198,7 @@ def derivatives(prim: Primitive, *formulas: Callable[..., Any] | None) -> None:
 
 
 def derivatives_from_result(prim: Primitive, *formulas: Callable[..., Any]) -> None:
-    """The same for formulas that use the result: `formula(g, result, *primals, ...)`."""
+    """The same for formulas that use the result: `formula(g, result, *primals)`."""
 
     def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
         (out,) = prim.bind(*primals, **params)
@@ -222,9 +232,11 @@ def instantiate(x: Any) -> Any:
     if aval is abstract_token:
         return create_token_p.bind1()
     assert isinstance(aval, ShapedArray)
-    if aval.dtype == dtypes.float0:
+    if aval.dtype == dtypes.float0 and is_evaluating():
         return np.zeros(aval.shape, dtypes.float0)
-    zero: Any = np.zeros((), aval.dtype)[()]
+    zero: Any = np.zeros((), aval.dtype)
+    if aval.dtype != dtypes.float0:
+        zero = zero[()]
     if aval.weak_type and _WEAK.get(aval.dtype.kind) is not None:
         zero = _WEAK[aval.dtype.kind](0)
     spec = aval.sharding.spec
@@ -265,14 +277,20 @@ def unbroadcast(aval: ShapedArray, x: Any) -> Any:
     if not aval.shape:
         return sum_over(x, tuple(range(len(found.shape))))
     repeated = tuple(
-        i for i, (a, b) in enumerate(zip(found.shape, aval.shape, strict=True)) if a != b
+        i
+        for i, (a, b) in enumerate(zip(found.shape, aval.shape, strict=True))
+        if a != b
     )
     return reshape(sum_over(x, repeated), aval.shape)
 
 
 def broadcast_like(x: Any, out: Any) -> Any:
-    """The tangent of an operand as one of the result that it was broadcast to."""
-    found, wanted = typeof(x), typeof(out)
+    """The tangent of an operand as one of the result that it was broadcast to.
+
+    `out` is the result, or its type.
+    """
+    found = typeof(x)
+    wanted = out if isinstance(out, ShapedArray) else typeof(out)
     if found.shape == wanted.shape:
         return x
     explicit = wanted.sharding if wanted.sharding.spec.axes else None
@@ -372,20 +390,22 @@ def batch_broadcasting(prim: Primitive) -> Callable[..., Any]:
         pairs = zip(shapes, dims, strict=True)
         if all(s == shape and d == dim for s, d in pairs if s):
             return prim.bind(*args, **params), [dim]
-        ndim = max(len(s) + (d is None) for s, d in zip(shapes, dims, strict=True) if s)
-        args = [
-            _aligned(x, d, ndim) if s else x
+        arrays = [
+            x if not s else expand_dims(x, (0,)) if d is None else move_batch(x, d, 0)
             for x, s, d in zip(args, shapes, dims, strict=True)
         ]
-        return prim.bind(*args, **params), [0]
+        ndim = max(len(typeof(x).shape) for x in arrays)
+        aligned = [
+            x if d is None else _with_ones(x, ndim)
+            for x, d in zip(arrays, dims, strict=True)
+        ]
+        return prim.bind(*aligned, **params), [0]
 
     return batch
 
 
-def _aligned(x: Any, dim: int | None, ndim: int) -> Any:
-    if dim is None:
-        return expand_dims(x, (0,))
-    x = move_batch(x, dim, 0)
+def _with_ones(x: Any, ndim: int) -> Any:
+    """A mapped scalar, with dimensions of size 1 for those of the other operands."""
     rank = len(typeof(x).shape)
     return expand_dims(x, tuple(range(rank, ndim))) if rank < ndim else x
 
@@ -409,6 +429,15 @@ def cast_together(*xs: Any) -> Sequence[Any]:
     return [_vary_over(x, a, union) for x, a in zip(xs, avals, strict=True)]
 
 
+def full_like(x: Any, fill_value: Any, dtype: Any = None, **changes: Any) -> Any:
+    """An array like `x` that holds one scalar, and varies over the same Manual axes.
+
+    `shapes.full_like`, which is told what to change, leaves out only the latter.
+    """
+    made, _ = cast_together(shapes.full_like(x, fill_value, dtype, **changes), x)
+    return made
+
+
 def _vary_over(x: Any, aval: Any, union: frozenset[str]) -> Any:
     missing = frozenset() if aval is abstract_token else union - aval.manual.varying
     if not missing:
@@ -426,9 +455,7 @@ def _reduce_scalars(xs: Sequence[Any]) -> Sequence[Any]:
     if not reduced:
         return xs
     return [
-        _as_reduced(x, reduced)
-        if not a.shape and not a.sharding.spec.reduced
-        else x
+        _as_reduced(x, reduced) if not a.shape and not a.sharding.spec.reduced else x
         for x, a in zip(xs, avals, strict=True)
     ]
 

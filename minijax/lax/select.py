@@ -33,9 +33,10 @@ from minijax.lax.rules import (
     const,
     derivatives,
     emit,
+    full_like,
     remembered,
 )
-from minijax.lax.shapes import broadcast_in_dim, full_like
+from minijax.lax.shapes import broadcast_in_dim
 from minijax.lowering import dialect
 
 # ------------------------------------------------------------------------ select_n
@@ -183,7 +184,9 @@ def _select_batch(axis: Any, args: Any, dims: Any) -> Any:
             return [select_n(which, *cases)], [at]
         if dim is not None and len(shape) == 1:  # one choice for each mapped element
             return [select_n(_along(which, cases[0], at), *cases)], [at]
-    cases = [batch_front(c, axis.size, d) for c, d in zip(cases, case_dims, strict=True)]
+    cases = [
+        batch_front(c, axis.size, d) for c, d in zip(cases, case_dims, strict=True)
+    ]
     if dim is None and not shape:
         return [select_n(which, *cases)], [0]
     which = batch_front(which, axis.size, dim)
@@ -278,8 +281,10 @@ def _bound(axis: Any, bound: Any, dim: int | None, x: Any) -> Any:
     if dim is None and _scalar(bound):
         return bound
     bound = batch_front(bound, axis.size, dim)
-    return bound if len(typeof(bound).shape) == len(typeof(x).shape) else _along(
-        bound, x, 0
+    return (
+        bound
+        if len(typeof(bound).shape) == len(typeof(x).shape)
+        else _along(bound, x, 0)
     )
 
 

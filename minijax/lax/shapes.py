@@ -23,6 +23,7 @@ from minijax.core.mesh import NamedSharding, PartitionSpec, get_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.rules import linear, only_arrays, result_type
 from minijax.core.trace import Tracer, is_evaluating, typeof
+from minijax.lax.cases import Case
 from minijax.lax.declared import convert_element_type_p, reduce_sum_p
 from minijax.lax.reshape_sharding import reshaped_partitions
 from minijax.lowering import dialect
@@ -131,7 +132,8 @@ def for_vmap(axis: Any, sharding: NamedSharding | None) -> NamedSharding | None:
     if sharding is None:
         return None
     spec = sharding.spec
-    return sharding.update(spec=spec.update((axis.spmd_name, *spec.partitions)))
+    front = axis.explicit or axis.spmd_name or None
+    return sharding.update(spec=spec.update((front, *spec.partitions)))
 
 
 # --------------------------------------------------------------- broadcast_in_dim
@@ -654,3 +656,28 @@ def full_like(
 def zeros_like(x: Any) -> Any:
     """Zeros of the shape, dtype and Explicit sharding of `x`."""
     return full_like(x, 0)
+
+
+_BROADCAST = {"shape": (4, 3, 2), "broadcast_dimensions": (1, 2), "sharding": None}
+_RESHAPE = {"new_sizes": (2, 3), "dimensions": None, "sharding": None}
+CASES = [
+    Case(broadcast_in_dim_p, [(3, 2)], _BROADCAST),
+    Case(broadcast_in_dim_p, [(3, 1)], _BROADCAST),
+    Case(broadcast_in_dim_p, [()], _BROADCAST | {"broadcast_dimensions": ()}),
+    Case(reshape_p, [(3, 2)], _RESHAPE),
+    Case(reshape_p, [(3, 2)], _RESHAPE | {"dimensions": (1, 0)}),
+    Case(transpose_p, [(3, 2, 4)], {"permutation": (2, 0, 1)}),
+    Case(squeeze_p, [(3, 1, 2, 1)], {"dimensions": (1, 3)}),
+    Case(rev_p, [(3, 2)], {"dimensions": (0,)}),
+    Case(
+        iota_p,
+        [],
+        {
+            "dtype": np.dtype(np.int32),
+            "shape": (3, 2),
+            "dimension": 0,
+            "sharding": None,
+        },
+        batches=False,
+    ),
+]

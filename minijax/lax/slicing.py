@@ -30,6 +30,7 @@ from minijax.core.trace import typeof
 from minijax.lax.arithmetic import add, sub
 from minijax.lax.cases import Case
 from minijax.lax.compare import lt
+from minijax.lax.convert import convert_element_type
 from minijax.lax.gather import gather_p
 from minijax.lax.gather_scatter import (
     GatherDimensionNumbers,
@@ -37,6 +38,7 @@ from minijax.lax.gather_scatter import (
     ScatterDimensionNumbers,
 )
 from minijax.lax.joining import concatenate, cut_type, slice_value
+from minijax.lax.outlined import outlined
 from minijax.lax.rules import cast_together, check_same_dtypes, const, instantiate
 from minijax.lax.scatter import scatter_p
 from minijax.lax.select import select
@@ -338,6 +340,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(operand, index, sizes, allow_negative_indices=negative)
 
 
+@outlined("dynamic_index_in_dim", static=("axis", "keepdims", "allow_negative_indices"))
 def dynamic_index_in_dim(
     operand: Any,
     index: Any,
@@ -389,7 +392,9 @@ def _canonical(i: Any, size: int, negative: bool) -> Any:
         return np.asarray(i + size if i < 0 else i, dtype)[()]
     if not negative or dtypes.issubdtype(dtype, np.unsignedinteger):
         return i
-    return select(lt(i, const(i, 0)), add(i, np.asarray(size, dtype)[()]), i)
+    negative_ = lt(i, const(i, 0))
+    strong = convert_element_type(i, dtype)
+    return select(negative_, add(strong, np.asarray(size, dtype)[()]), i)
 
 
 dynamic_slice_p = Primitive("dynamic_slice")
@@ -444,8 +449,8 @@ def _dynamic_slice_transpose(
     if type(ct) is Zero or not is_undefined(operand):
         return [None, *rest]
     zeros = instantiate(Zero(operand.aval.to_cotangent()))
-    zeros, ct, *index = cast_together(zeros, ct, *index)
-    return [dynamic_update_slice_p.bind1(zeros, ct, *index), *rest]
+    operands = cast_together(zeros, ct, *index)
+    return [dynamic_update_slice_p.bind1(*operands), *rest]
 
 
 @dynamic_slice_p.def_batch
@@ -511,6 +516,7 @@ def dynamic_update_slice_in_dim(
     return dynamic_update_slice(operand, update, index, allow_negative_indices=negative)
 
 
+@outlined("dynamic_update_index_in_dim", static=("axis", "allow_negative_indices"))
 def dynamic_update_index_in_dim(
     operand: Any,
     update: Any,

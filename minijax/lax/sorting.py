@@ -24,8 +24,19 @@ from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case, unary
 from minijax.lax.gather import GatherDimensionNumbers, GatherScatterMode, gather
-from minijax.lax.rules import batch_at, cast_together, move_batch, real_dtype, remembered
-from minijax.lax.shapes import broadcasted_iota, canonicalize_axis, expand_dims
+from minijax.lax.rules import (
+    batch_at,
+    cast_together,
+    move_batch,
+    real_dtype,
+    remembered,
+)
+from minijax.lax.shapes import (
+    broadcasted_iota,
+    canonicalize_axis,
+    expand_dims,
+    reshape,
+)
 from minijax.lowering import dialect
 
 # ------------------------------------------------------------------------------ sort
@@ -146,7 +157,9 @@ def _precedes(keys: Sequence[ShapedArray], values: Sequence[Any]) -> Any:
     return out
 
 
-def _comparable(x: Any, y: Any, aval: ShapedArray) -> list[tuple[Any, Any, ShapedArray]]:
+def _comparable(
+    x: Any, y: Any, aval: ShapedArray
+) -> list[tuple[Any, Any, ShapedArray]]:
     """One key, or the two parts of a complex one, with zeros and NaNs made equal."""
     if dtypes.issubdtype(aval.dtype, np.complexfloating):
         part = ShapedArray((), real_dtype(aval.dtype))
@@ -163,8 +176,8 @@ def _comparable(x: Any, y: Any, aval: ShapedArray) -> list[tuple[Any, Any, Shape
 
 def _canonical(x: Any, aval: ShapedArray) -> Any:
     """A float with one zero and one NaN, which total order tells apart."""
+    is_zero = dialect.compare("EQ", x, dialect.constant(0, aval.dtype), aval)
     zero = dialect.constant(0, aval.dtype)
-    is_zero = dialect.compare("EQ", x, zero, aval)
     out = dialect.op1("stablehlo.select", (is_zero, zero, x), x.type)
     is_nan = dialect.compare("NE", x, x, aval)
     nan = dialect.constant(np.nan, aval.dtype)
@@ -190,6 +203,7 @@ def _sort_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     places = broadcasted_iota(np.uint32, first.shape, dimension, out_sharding=sharding)
     operands = cast_together(*primals, places)
     *outs, order = sort_p.bind(*operands, **params)
+    order = expand_dims(order, (first.ndim,))
     return outs, [
         zero_tangent(x) if type(t) is Zero else along(t, order, dimension)
         for x, t in zip(outs, tangents, strict=True)
@@ -197,7 +211,10 @@ def _sort_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 def along(x: Any, index: Any, dimension: int) -> Any:
-    """The elements of `x` at the indices along a dimension that `index` holds."""
+    """The elements of `x` at the indices along a dimension that `index` holds.
+
+    `index` has one dimension more than `x`, of size 1, in the last place.
+    """
     ndim = len(typeof(x).shape)
     others = tuple(i for i in range(ndim) if i != dimension)
     numbers = GatherDimensionNumbers(
@@ -209,7 +226,7 @@ def along(x: Any, index: Any, dimension: int) -> Any:
     )
     return gather(
         x,
-        expand_dims(index, (ndim,)),
+        index,
         numbers,
         (1,) * ndim,
         mode=GatherScatterMode.PROMISE_IN_BOUNDS,
@@ -220,7 +237,9 @@ sort_p.without(transpose="the order depends on the operand")
 
 
 @sort_p.def_batch
-def _sort_batch(axis: Any, args: Any, dims: Any, *, dimension: int, **params: Any) -> Any:
+def _sort_batch(
+    axis: Any, args: Any, dims: Any, *, dimension: int, **params: Any
+) -> Any:
     at = next(d for d in dims if d is not None)
     args = [
         batch_at(x, axis.size, at) if d is None else move_batch(x, d, at)
@@ -305,7 +324,8 @@ def _top_k_lowering(
 def _top_k_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     values, index = top_k_p.bind(*primals, **params)
     (t,) = tangents
-    moved = along(t, index, params["axis"])
+    places = reshape(index, (*typeof(index).shape, 1))
+    moved = along(t, places, params["axis"])
     return [values, index], [moved, zero_tangent(index)]
 
 

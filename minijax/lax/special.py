@@ -87,4 +87,3 @@ CASES = [
     *(unary(prim) for prim in (erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p)),
     Case(polygamma_p, [(), (3, 2)], smooth=(1,), domain=(1.0, 1.0)),
 ]
-

@@ -45,10 +45,11 @@ from minijax.lax.rules import (
     derivatives,
     derivatives_from_result,
     elementwise,
+    full_like,
     is_complex,
 )
 from minijax.lax.select import clamp, select
-from minijax.lax.shapes import broadcast_in_dim, full_like
+from minijax.lax.shapes import broadcast_in_dim
 from minijax.lowering import dialect
 
 # ------------------------------------------------------- exponentials and logarithms
@@ -101,9 +102,7 @@ derivatives_from_result(exp2_p, lambda g, y, x: mul(log(const(x, 2)), mul(g, y))
 derivatives(expm1_p, lambda g, x: mul(g, exp(x)))
 derivatives(log_p, lambda g, x: div(g, x))
 derivatives(log1p_p, lambda g, x: div(g, add(x, const(x, 1))))
-derivatives_from_result(
-    logistic_p, lambda g, y, x: mul(g, mul(y, sub(const(y, 1), y)))
-)
+derivatives_from_result(logistic_p, lambda g, y, x: mul(g, mul(y, sub(const(y, 1), y))))
 
 # ------------------------------------------------------------------------------ roots
 
@@ -128,9 +127,7 @@ rsqrt_p = elementwise("rsqrt", INEXACT, op="stablehlo.rsqrt")
 cbrt_p = elementwise("cbrt", FLOAT, op="stablehlo.cbrt")
 
 derivatives_from_result(sqrt_p, lambda g, y, x: mul(g, div(const(x, 0.5), y)))
-derivatives_from_result(
-    rsqrt_p, lambda g, y, x: mul(g, mul(const(x, -0.5), div(y, x)))
-)
+derivatives_from_result(rsqrt_p, lambda g, y, x: mul(g, mul(const(x, -0.5), div(y, x))))
 derivatives_from_result(
     cbrt_p, lambda g, y, x: mul(g, mul(const(x, 1 / 3), integer_pow(y, -2)))
 )
@@ -252,9 +249,7 @@ derivatives(cosh_p, lambda g, x: mul(g, sinh(x)))
 derivatives_from_result(tanh_p, lambda g, y, x: mul(g, one_minus_square(y)))
 derivatives(
     acosh_p,
-    lambda g, x: mul(
-        g, mul(rsqrt(sub(x, const(x, 1))), rsqrt(add(x, const(x, 1))))
-    ),
+    lambda g, x: mul(g, mul(rsqrt(sub(x, const(x, 1))), rsqrt(add(x, const(x, 1))))),
 )
 derivatives(atanh_p, lambda g, x: div(g, one_minus_square(x)))
 
@@ -298,9 +293,7 @@ def _pow_dtype(x: ShapedArray, y: ShapedArray) -> Any:
     return x.dtype
 
 
-pow_p = elementwise(
-    "pow", INEXACT, INT + INEXACT, result=_pow_dtype, same_dtypes=False
-)
+pow_p = elementwise("pow", INEXACT, INT + INEXACT, result=_pow_dtype, same_dtypes=False)
 
 
 @pow_p.def_lowering
@@ -321,8 +314,9 @@ def _base_tangent(g: Any, out: Any, x: Any, y: Any) -> Any:
         return mul(g, mul(y, pow(x, sub(y, full_like(y, 1)))))
     shape = typeof(out).shape
     x, y = (_spread(v, shape) for v in (x, y))
+    is_zero, zeros = eq(y, const(y, 0)), full_like(y, 0)
     slope = mul(nonzero(y), pow(x, sub(y, full_like(y, 1))))
-    return mul(g, select(eq(y, const(y, 0)), full_like(y, 0), slope))
+    return mul(g, select(is_zero, zeros, slope))
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
@@ -340,10 +334,7 @@ def _exponent_tangent(g: Any, out: Any, x: Any, y: Any) -> Any:
 derivatives_from_result(pow_p, _base_tangent, _exponent_tangent)
 
 CASES = [
-    *(
-        unary(prim)
-        for prim in (exp_p, exp2_p, expm1_p, log_p, log1p_p, logistic_p)
-    ),
+    *(unary(prim) for prim in (exp_p, exp2_p, expm1_p, log_p, log1p_p, logistic_p)),
     *(unary(prim) for prim in (sqrt_p, rsqrt_p, cbrt_p)),
     *(unary(prim) for prim in (sin_p, cos_p, tan_p, asin_p, acos_p, atan_p)),
     *(unary(prim) for prim in (sinh_p, cosh_p, tanh_p, asinh_p, atanh_p)),

@@ -298,6 +298,8 @@ def constant(value: Any, dtype: Any = None) -> ir.Value:
       dtype: of the constant; by default that of `value`.
     """
     array = np.asarray(value, dtype)
+    if array.dtype == dtypes.float0:
+        array = np.zeros(array.shape, _BOOL)
     if array.ndim == 0:
         data = _scalar_attr(array.tobytes(), array.dtype)
     else:

@@ -8,11 +8,10 @@ primitives; its older `PRNGKey` returns what is returned here.)
 
 Bits come from a *counter*: element number `i` of an array is a hash of the key and of
 `i`. So each device can compute its own part of a sharded array, and no draw depends on
-another. The hash is Threefry-2x32 with 20 rounds, and all results are, bit by bit, those
-of upstream with its default settings.
+another. The hash is `lax/threefry.py`, and all results are, bit by bit, those of upstream
+with its default settings.
 
-Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-(2011). Upstream: `jax/_src/random/threefry2x32.py`, `jax/_src/random/prng.py`.
+Upstream: `jax/_src/random/threefry2x32.py`, `jax/_src/random/prng.py`.
 """
 
 from __future__ import annotations
@@ -37,37 +36,10 @@ from minijax.lax.integers import (
 from minijax.lax.joining import stack
 from minijax.lax.shapes import broadcasted_iota, canonicalize_shape, full
 from minijax.lax.slicing import index_in_dim
+from minijax.lax.threefry import UINT32, threefry2x32
 from minijax.transforms.jit import jit
 
-UINT32 = np.dtype(np.uint32)
-
-# ------------------------------------------------------------------------- the hash
-
-#: By how many bits each round rotates: even groups of four rounds, and odd ones.
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = np.uint32(0x1BD11BDA)
-
-
-@jit
-def threefry2x32(k1: Any, k2: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
-    """The Threefry-2x32 hash of the pairs `(x1, x2)` under the key `(k1, k2)`.
-
-    All are uint32, the key scalars; it returns two arrays of the shape of `x1`.
-    """
-    schedule = (k1, k2, bitwise_xor(bitwise_xor(k1, k2), _PARITY))
-    x1, x2 = add(x1, k1), add(x2, k2)
-    for group in range(5):
-        for distance in _ROTATIONS[group % 2]:
-            x1 = add(x1, x2)
-            x2 = bitwise_xor(x1, _rotate_left(x2, distance))
-        x1 = add(x1, schedule[(group + 1) % 3])
-        x2 = add(add(x2, schedule[(group + 2) % 3]), np.uint32(group + 1))
-    return x1, x2
-
-
-def _rotate_left(x: Any, distance: int) -> Any:
-    left = shift_left(x, np.uint32(distance))
-    return bitwise_or(left, shift_right_logical(x, np.uint32(32 - distance)))
+# -------------------------------------------------------------------------- counts
 
 
 def _counted(key: Any, shape: Shape, out_sharding: Any = None) -> tuple[Any, Any]:

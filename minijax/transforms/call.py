@@ -34,6 +34,7 @@ def bind_body(jaxpr: Jaxpr, args: Sequence[Any], name: str, **params: Any) -> li
         donated_invars=params.get("donated_invars", (False,) * len(args)),
         in_shardings=params.get("in_shardings", (None,) * len(args)),
         jaxpr=jaxpr,
+        keep_unused=params.get("keep_unused", False),
         out_shardings=params.get("out_shardings", (None,) * len(jaxpr.outvars)),
     )
 
@@ -119,9 +120,7 @@ def _pretty(eqn: Any) -> dict[str, Any]:
     shown = {"name": params.pop("name")}
     for key in sorted(params):
         value = params[key]
-        open_ = value is None or (
-            isinstance(value, tuple) and all(v is None or v is False for v in value)
-        )
-        if not open_:
+        parts = value if isinstance(value, tuple) else (value,)
+        if not all(v is None or v is False for v in parts):
             shown[key] = value
     return shown

@@ -16,33 +16,36 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import differentiation as errors
 from minijax.core.jaxpr import eval_jaxpr
 from minijax.core.linear import UndefinedPrimal, Zero
-from minijax.core.pytree import equality_errors, tree_flatten, tree_unflatten
+from minijax.core.mesh import get_abstract_mesh
+from minijax.core.pytree import equality_errors, keystr, tree_flatten, tree_unflatten
 from minijax.core.staging import DebugInfo
-from minijax.core.trace import is_value, typeof
+from minijax.core.trace import is_evaluating, is_value, typeof
 from minijax.lax.rules import cast_to_type, instantiate
-from minijax.lax.shapes import full
+from minijax.lax.shapes import scalar_of
+from minijax.runtime.placement import device_put
 from minijax.transforms.partial_eval import Linear, linearize_flat
+from minijax.transforms.place import reshard_p
 from minijax.transforms.transpose import backward_pass
 
 
 class _Flat:
     """A function of pytrees seen as one of leaves; remembers its result's trees."""
 
-    __slots__ = ("aux", "aux_tree", "fun", "has_aux", "in_tree", "out_tree")
+    __slots__ = ("aux_tree", "fun", "has_aux", "in_tree", "out_tree")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool):
         self.fun = fun
         self.in_tree = in_tree
         self.has_aux = has_aux
         self.out_tree: Any = None
-        self.aux: list[Any] = []
         self.aux_tree: Any = None
 
-    def __call__(self, *leaves: Any) -> list[Any]:
+    def __call__(self, *leaves: Any) -> tuple[list[Any], list[Any]]:
         out = self.fun(*tree_unflatten(self.in_tree, leaves))
         aux: Any = None
         if self.has_aux:
@@ -51,23 +54,22 @@ class _Flat:
             out, aux = out
         outs, self.out_tree = tree_flatten(out)
         aux_leaves, self.aux_tree = tree_flatten(aux)
-        return outs + aux_leaves
+        return outs, aux_leaves
 
 
 def _linearize_tree(
     fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool
 ) -> tuple[_Flat, list[Any], list[Any], Linear, Any]:
     """Linearizes at pytrees; returns the outputs and auxiliary outputs apart."""
+    check_callable(fun)
     leaves, in_tree = tree_flatten(tuple(primals))
     for x in leaves:
         if not is_value(x):
             raise errors.not_a_jax_type(x)
     flat = _Flat(fun, in_tree, has_aux)
     nonzero = [_differentiable(x) for x in leaves]
-    outs, linear = linearize_flat(flat, leaves, nonzero)
-    count = flat.out_tree.num_leaves
-    aux = tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
-    return flat, leaves, outs[:count], linear, aux
+    outs, aux, linear = linearize_flat(flat, leaves, nonzero)
+    return flat, leaves, outs, linear, tree_unflatten(flat.aux_tree, aux)
 
 
 def _differentiable(x: Any) -> bool:
@@ -95,12 +97,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     Upstream: `jax/_src/api.py` (`linearize`).
     """
     flat, leaves, outs, linear, aux = _linearize_tree(fun, primals, has_aux)
-    count = len(outs)
 
     def f_jvp(*tangents: Any) -> Any:
         given, tree = tree_flatten(tuple(tangents))
         if tree != flat.in_tree:
-            raise errors.jvp_trees(flat.in_tree, tree)
+            raise errors.linear_tangent_tree(flat.in_tree, tree)
         nonzero = []
         for t, p in zip(given, leaves, strict=True):
             expected = typeof(p).to_tangent()
@@ -113,16 +114,16 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
             next(found) if n else instantiate(Zero(a))
             for n, a in zip(linear.nonzero_out, linear.out_avals, strict=True)
         ]
-        return tree_unflatten(flat.out_tree, results[:count])
+        return tree_unflatten(flat.out_tree, results)
 
     value = tree_unflatten(flat.out_tree, outs)
     return (value, f_jvp, aux) if has_aux else (value, f_jvp)
 
 
 def _pull_back(linear: Linear, leaves: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Cotangents of all leaves from those of the outputs (and auxiliary outputs)."""
+    """Cotangents of all leaves from those of the outputs."""
     holes = [UndefinedPrimal(a) for a in linear.in_avals]
-    kept = [ct for ct, n in zip(cts, linear.nonzero_out, strict=False) if n]
+    kept = [ct for ct, n in zip(cts, linear.nonzero_out, strict=True) if n]
     cts_in = backward_pass(linear.jaxpr, [*linear.residuals, *holes], kept)
     found = iter(cts_in[len(linear.residuals) :])
     return [
@@ -175,7 +176,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 def _differences(expected: Any, got: Any) -> str:
     return "\n".join(
-        f"  * out{path} was {was} in the original output, but {now} here, so {why}."
+        f"  * out{keystr(path)} was a {was} in the original output, but a {now} here, "
+        f"so {why}."
         for path, was, now, why in equality_errors(expected, got)
     )
 
@@ -225,7 +227,7 @@ def grad(
 
     Upstream: `jax/_src/api.py` (`grad`).
     """
-    both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @wraps(fun)
     def grad_fun(*args: Any, **kwargs: Any) -> Any:
@@ -251,33 +253,21 @@ def value_and_grad(
 
     Upstream: `jax/_src/api.py` (`value_and_grad`).
     """
-    return _value_and_grad(
-        fun, argnums, has_aux, holomorphic, allow_int, "value_and_grad"
-    )
-
-
-def _value_and_grad(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int],
-    has_aux: bool,
-    holomorphic: bool,
-    allow_int: bool,
-    name: str,
-) -> Callable[..., Any]:
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun}")
+    check_callable(fun)
     single = not isinstance(argnums, (tuple, list))
     positions = [operator.index(i) for i in ([argnums] if single else argnums)]  # type: ignore[list-item]
 
     @wraps(fun)
     def value_and_grad_fun(*args: Any, **kwargs: Any) -> Any:
-        needed = max((i + 1 if i >= 0 else -i) for i in positions)
+        needed = max(positions, default=-1) + 1
         if needed > len(args):
             raise errors.argnums_out_of_range(argnums, needed, len(args))
+        if min(positions, default=0) < -len(args):
+            raise errors.negative_argnums(min(positions), len(args))
         chosen = [i % len(args) for i in positions]
         leaves, _ = tree_flatten([args[i] for i in chosen])
         for x in leaves:
-            _check_input(name, x, holomorphic, allow_int)
+            _check_input(x, holomorphic, allow_int)
 
         def of_chosen(*values: Any) -> Any:
             full_args = list(args)
@@ -288,9 +278,9 @@ def _value_and_grad(
         flat, leaves, outs, linear, aux = _linearize_tree(
             of_chosen, [args[i] for i in chosen], has_aux
         )
-        _check_output(name, flat, outs, holomorphic)
-        aval = typeof(outs[0]).to_cotangent()
-        cts_in = _pull_back(linear, leaves, [_one(aval)])
+        _check_output(flat, outs, holomorphic)
+        one = _one(typeof(outs[0]).to_cotangent())
+        cts_in = _pull_back(linear, leaves, [one])
         gradients = tree_unflatten(flat.in_tree, map(instantiate, cts_in))
         gradient = gradients[0] if single else gradients
         return ((outs[0], aux) if has_aux else outs[0]), gradient
@@ -300,10 +290,16 @@ def _value_and_grad(
 
 def _one(aval: ShapedArray) -> Any:
     """The cotangent to start from: one, of the type that the result's has."""
-    return cast_to_type(full((), 1, aval.dtype), aval)
+    one = aval.dtype.type(1)
+    one = scalar_of(one.item() if aval.weak_type else one, aval.dtype, aval.weak_type)
+    if is_evaluating():
+        one = device_put(one)
+    elif aval.mesh.explicit_axes and aval.mesh == get_abstract_mesh():
+        one = reshard_p.bind1(one, dst_sharding=aval.sharding)
+    return cast_to_type(one, aval)
 
 
-def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
+def _check_input(x: Any, holomorphic: bool, allow_int: bool) -> None:
     if not is_value(x):
         raise errors.not_a_jax_type(x)
     aval = typeof(x)
@@ -311,22 +307,21 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
         return  # a token has the trivial tangent
     if holomorphic:
         if not dtypes.issubdtype(aval.dtype, np.complexfloating):
-            raise errors.holomorphic(name, "input", aval.dtype.name)
-    elif dtypes.issubdtype(aval.dtype, np.complexfloating):
-        raise errors.complex_input(name, aval.dtype.name)
+            raise errors.holomorphic("input", aval.dtype.name)
     elif not dtypes.issubdtype(aval.dtype, np.inexact) and not allow_int:
-        raise errors.input_dtype(name, aval.dtype.name)
+        raise errors.input_dtype(aval.dtype.name)
 
 
-def _check_output(name: str, flat: _Flat, outs: list[Any], holomorphic: bool) -> None:
-    if len(outs) != 1 or not isinstance(typeof(outs[0]), ShapedArray):
-        raise errors.grad_not_array(tree_unflatten(flat.out_tree, outs))
-    aval = typeof(outs[0])
+def _check_output(flat: _Flat, outs: list[Any], holomorphic: bool) -> None:
+    value = tree_unflatten(flat.out_tree, outs)
+    if not is_value(value) or not isinstance(typeof(value), ShapedArray):
+        raise errors.grad_not_array(value)
+    aval = typeof(value)
     if aval.shape != ():
         raise errors.grad_not_scalar(aval.shape)
     complex_ = dtypes.issubdtype(aval.dtype, np.complexfloating)
     if holomorphic:
         if not complex_:
-            raise errors.holomorphic(name, "output", aval.dtype.name)
+            raise errors.holomorphic("output", aval.dtype.name)
     elif complex_ or not dtypes.issubdtype(aval.dtype, np.floating):
-        raise errors.output_dtype(name, aval.dtype.name, complex_=complex_)
+        raise errors.output_dtype(aval.dtype.name, complex_=complex_)

@@ -14,15 +14,16 @@ from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 from minijax.core import dtypes
-from minijax.core.avals import ShapeDtypeStruct
+from minijax.core.arguments import check_callable
+from minijax.core.avals import ShapedArray, ShapeDtypeStruct
 from minijax.core.errors import jit as errors
 from minijax.core.errors import tracing as tracing_errors
 from minijax.core.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.pytree import (
+    equality_errors,
     keystr,
     tree_flatten,
-    tree_leaves_with_path,
     tree_unflatten,
 )
 from minijax.core.staging import (
@@ -30,6 +31,7 @@ from minijax.core.staging import (
     check_live,
     consts_as_args,
     fun_name,
+    result_paths,
     stage_tree,
 )
 from minijax.core.trace import Tracer, axis_env, is_evaluating, is_value
@@ -48,6 +50,7 @@ class _Traced(NamedTuple):
     consts: list[Any]
     in_tree: Any
     out_tree: Any
+    names: Callable[[], list[str]]  # of the arguments
 
 
 class _Ready(NamedTuple):
@@ -67,7 +70,8 @@ class JitFunction:
         self._options = options
         self._traced: dict[Any, _Traced] = {}
         self._ready: dict[Any, _Ready] = {}
-        update_wrapper(self, fun)
+        # Not `__dict__`: that of another JitFunction would replace this one's.
+        update_wrapper(self, fun, updated=())
 
     def __repr__(self) -> str:
         return f"<JitFunction of {self._fun!r}>"
@@ -148,7 +152,7 @@ class JitFunction:
                 avals,
                 DebugInfo(self._fun, "jit", names),
             )
-            traced = _Traced(consts_as_args(jaxpr), consts, tree, out_tree)
+            traced = _Traced(consts_as_args(jaxpr), consts, tree, out_tree, names)
             # Another trace's tracers must not outlive it in a cache.
             if not any(isinstance(c, Tracer) for c in consts):
                 self._traced[key] = traced
@@ -162,6 +166,7 @@ class JitFunction:
         return {
             "donated_invars": (False,) * count + donated,
             "in_shardings": (None,) * count + ins,
+            "keep_unused": self._options.keep_unused,
             "out_shardings": outs,
         }
 
@@ -185,9 +190,8 @@ class JitFunction:
         values = [*traced.consts, *leaves]
 
         def describe(position: int) -> str:
-            names = static.names(self._fun, tree)
             i = position - len(traced.consts)
-            what = f"argument {names[i]}" if i >= 0 else "a captured array"
+            what = f"argument {traced.names()[i]}" if i >= 0 else "a captured array"
             return f"{what} of {fun_name(self._fun)}"
 
         lowered = compiling.lower(
@@ -200,7 +204,7 @@ class JitFunction:
             ],
             out_shardings=params["out_shardings"],
             donated=params["donated_invars"],
-            result_info=_result_paths(traced.out_tree),
+            result_info=[f"result{path}" for path in result_paths(traced.out_tree)],
             keep_unused=self._options.keep_unused,
             describe=describe,
         )
@@ -241,12 +245,6 @@ def _other(x: Any) -> Any:
         check_live(x)
         raise tracing_errors.tracer_at_bottom(str(x.aval))
     return compiling.signature(x) if is_value(x) else type(x)
-
-
-def _result_paths(out_tree: Any) -> list[str]:
-    """Where each flat result stands in the user's result: `result['a'][0]`."""
-    tree = tree_unflatten(out_tree, range(out_tree.num_leaves))
-    return [f"result{keystr(path)}" for path, _ in tree_leaves_with_path(tree)]
 
 
 class Lowered:
@@ -294,15 +292,32 @@ class Compiled:
         leaves, tree = tree_flatten((args, kwargs))
         traced, ready = self._traced, self._ready
         if tree != traced.in_tree:
-            raise errors.wrong_call(traced.in_tree, tree)
+            raise errors.wrong_call(_differences(tree, traced.in_tree))
         expected = traced.jaxpr.in_avals[len(traced.consts) :]
         got = [aval_of_leaf(x) for x in leaves]
-        if any(a.short() != b.short() for a, b in zip(expected, got, strict=True)):
-            raise errors.wrong_types(expected, got)
+        if any(map(_differ, expected, got)):
+            triples = zip(traced.names(), expected, got, strict=True)
+            raise errors.wrong_types([t for t in triples if _differ(*t[1:])])
         values = [*traced.consts, *leaves]
         if ready.kept is not None:
             values = [values[i] for i in ready.kept]
         return tree_unflatten(ready.out_tree, ready.executable.call(values))
+
+
+def _differ(expected: Any, got: Any) -> bool:
+    """Whether types differ in more than where values lie."""
+    if not isinstance(expected, ShapedArray) or not isinstance(got, ShapedArray):
+        return expected != got
+    return (expected.shape, expected.dtype) != (got.shape, got.dtype)
+
+
+def _differences(now: Any, was: Any) -> list[tuple[str, str, str, str]]:
+    """How the trees of `(args, kwargs)` differ, with where as the user would say it."""
+    trees = [tree_unflatten(t, range(t.num_leaves)) for t in (now, was)]
+    return [
+        (("args", "kwargs")[path[0].idx] + keystr(path[1:]), *rest)
+        for path, *rest in equality_errors(*trees)
+    ]
 
 
 def jit(
@@ -357,8 +372,7 @@ def jit(
             donate_argnames=donate_argnames,
             keep_unused=keep_unused,
         )
-    if not callable(fun):
-        raise errors.not_callable(fun)
+    check_callable(fun)
     return JitFunction(
         fun,
         Options(

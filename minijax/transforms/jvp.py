@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core import dtypes
+from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import differentiation as errors
 from minijax.core.jaxpr import Jaxpr, eval_jaxpr
@@ -175,6 +176,7 @@ def jvp(
 
     Upstream: `jax/_src/api.py` (`jvp`).
     """
+    check_callable(fun)
     flat, flat_tangents, in_tree = _check_arguments(primals, tangents)
     trees: list[Any] = []
 

@@ -447,6 +447,8 @@ def _batch(
     With `spmd_axis_name` it is sharded over those mesh axes instead.
     """
     spmd = axis.spmd_name
+    _check_explicit("in", axis.explicit, in_specs)
+    _check_explicit("out", axis.explicit, out_specs)
     _check_spmd("in", spmd, in_specs)
     new_in = tuple(
         with_dim(s, d, spmd) for s, d in zip(in_specs, dims, strict=True)
@@ -480,14 +482,21 @@ def with_dim(
 
 
 def _check_spmd(prefix: str, spmd: tuple[str, ...], specs: Specs) -> None:
-    for spec in specs:
-        clash = set(spmd) & {*spec.axes, *spec.unreduced, *spec.reduced}
-        if clash:
-            raise errors.spmd_name_clash(prefix, in_order(spmd, clash))
+    clash = _clash(spmd, specs)
+    if clash:
+        raise errors.spmd_name_clash(prefix, clash)
 
 
-def in_order(names: tuple[str, ...], chosen: set[str]) -> tuple[str, ...]:
-    return tuple(n for n in names if n in chosen)
+def _check_explicit(prefix: str, explicit: tuple[str, ...], specs: Specs) -> None:
+    clash = _clash(explicit, specs)
+    if clash:
+        raise errors.mapped_axis_clash(prefix, clash)
+
+
+def _clash(names: tuple[str, ...], specs: Specs) -> tuple[str, ...]:
+    """Those of the names that specs use."""
+    used = {n for s in specs for n in (*s.axes, *s.unreduced, *s.reduced)}
+    return tuple(n for n in names if n in used)
 
 
 def _vary_over(jaxpr: Jaxpr, dims: Sequence[int | None], names: tuple[str, ...]) -> Jaxpr:

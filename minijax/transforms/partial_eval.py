@@ -95,11 +95,15 @@ class Linear:
 
 
 def linearize_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool]
-) -> tuple[list[Any], Linear]:
+    fun: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    primals: Sequence[Any],
+    nonzero: Sequence[bool],
+) -> tuple[list[Any], list[Any], Linear]:
     """The value of `fun` and its linear map at `primals`.
 
     Tangents are unknown for the primals marked in `nonzero` and zero for the others.
+    `fun` returns two lists, the second of which is not differentiated; the values of
+    both are returned.
     """
     partial = PartialEvalTrace(current_trace())
     forward = JVPTrace(partial)
@@ -113,7 +117,7 @@ def linearize_flat(
             else:
                 args.append(p)
         with use_trace(forward):
-            outs = fun(*args)
+            outs, aux = fun(*args)
         pairs = [forward.unpack(x) for x in outs]
         tangents = [t for _, t in pairs]
         nonzero_out = [type(t) is not Zero for t in tangents]
@@ -124,10 +128,11 @@ def linearize_flat(
         partial.close()
     out_avals = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
     values = [p for p, _ in pairs]
+    aux_values = [forward.unpack(x)[0] for x in aux]
     linear = Linear(
         consts_as_args(jaxpr), residuals, in_avals, nonzero_out, out_avals
     )
-    return values, linear
+    return values, aux_values, linear
 
 
 class PartialEvalJaxpr:

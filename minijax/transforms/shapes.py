@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray, ShapeDtypeStruct
 from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import ClosedJaxpr
@@ -50,7 +51,7 @@ def as_struct(aval: Any) -> Any:
 
 
 def _trace(
-    fun: Callable[..., Any], verb: str, options: Options, args: Any, kwargs: Any
+    fun: Callable[..., Any], options: Options, args: Any, kwargs: Any
 ) -> tuple[ClosedJaxpr, Any]:
     static, args, kwargs = options.split(args, kwargs)
     leaves, tree = tree_flatten((args, kwargs))
@@ -60,7 +61,7 @@ def _trace(
             raise errors.not_an_abstract_array(fun, x, names()[i])
     avals = [aval_of_leaf(x) for x in leaves]
     jaxpr, consts, out_tree = stage_tree(
-        static.close_over(fun), tree, avals, DebugInfo(fun, verb, names)
+        static.close_over(fun), tree, avals, DebugInfo(fun, "jit", names)
     )
     return ClosedJaxpr(jaxpr, consts), out_tree
 
@@ -89,14 +90,13 @@ def make_jaxpr(
 
     Upstream: `jax/_src/api.py` (`make_jaxpr`).
     """
-    if not callable(fun):
-        raise errors.not_callable(fun)
+    check_callable(fun)
     options = _options(fun, static_argnums)
 
     @wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Any:
         with extend_axis_env(axis_env or ()):
-            jaxpr, out_tree = _trace(fun, "make_jaxpr", options, args, kwargs)
+            jaxpr, out_tree = _trace(fun, options, args, kwargs)
         if not return_shape:
             return jaxpr
         return jaxpr, tree_unflatten(out_tree, map(as_struct, jaxpr.out_avals))
@@ -115,5 +115,5 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Upstream: `jax/_src/api.py` (`eval_shape`).
     """
-    jaxpr, out_tree = _trace(fun, "eval_shape", _options(fun, ()), args, kwargs)
+    jaxpr, out_tree = _trace(fun, _options(fun, ()), args, kwargs)
     return tree_unflatten(out_tree, map(as_struct, jaxpr.out_avals))

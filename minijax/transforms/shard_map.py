@@ -42,7 +42,7 @@ from minijax.core.staging import (
     fun_name,
     stage,
 )
-from minijax.core.trace import typeof
+from minijax.core.trace import axis_env, typeof
 from minijax.lax.collectives.pcast import pvary
 from minijax.transforms.manual import (
     in_mesh_order,
@@ -146,7 +146,7 @@ def _check_mesh(
         raise errors.empty_mesh(mesh)
     if not isinstance(axis_names, (set, frozenset)):
         raise errors.axis_names_type(axis_names)
-    every = frozenset(mesh.axis_names)
+    every = frozenset(mesh.axis_names) - axis_env().mapped
     names = frozenset(axis_names) or every
     if not names <= every:
         raise errors.axis_names_subset(show_frozenset(names), show_frozenset(every))
@@ -221,7 +221,7 @@ class _Call:
             self.fun, "shard_map", lambda: self._dynamic_names(in_tree, dynamic)
         )
         with inside(self.mesh, self.names, self.check_vma):
-            jaxpr, consts = stage(body, inner, debug, drop_unused=False)
+            jaxpr, consts = stage(body, inner, debug)
             const_specs = [PartitionSpec() for _ in consts]
         self._check_out(body, jaxpr.out_avals)
         outs = shard_map_p.bind(
@@ -451,7 +451,7 @@ class _Body:
         ]
         out = self.call.fun(*tree_unflatten(self.in_tree, every))
         outs, self.out_tree = tree_flatten(out)
-        check_outputs(outs, DebugInfo(self.call.fun, "shard_map"))
+        check_outputs(outs, self.out_tree, DebugInfo(self.call.fun, "shard_map"))
         specs = self.call.out_specs
         try:
             self.out_specs = broadcast_prefix(specs, out)

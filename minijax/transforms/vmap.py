@@ -14,12 +14,18 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from minijax.core.arguments import argument_names
+from minijax.core.arguments import argument_names, check_callable
 from minijax.core.avals import AbstractToken, ShapedArray
 from minijax.core.errors import vmap as errors
 from minijax.core.jaxpr import Jaxpr, eval_jaxpr
 from minijax.core.primitive import Primitive
-from minijax.core.pytree import flatten_axes, tree_flatten, tree_unflatten
+from minijax.core.pytree import (
+    flatten_axes,
+    keystr,
+    tree_flatten,
+    tree_leaves_with_path,
+    tree_unflatten,
+)
 from minijax.core.staging import stage_body
 from minijax.core.trace import (
     Trace,
@@ -40,14 +46,22 @@ class BatchAxis:
       name: what collectives call it, or None.
       size: how many elements there are.
       spmd_name: mesh axes that the mapped dimension is sharded over, for `shard_map`.
+      explicit: Explicit mesh axes that it is sharded over, as its type says.
     """
 
-    __slots__ = ("name", "size", "spmd_name")
+    __slots__ = ("explicit", "name", "size", "spmd_name")
 
-    def __init__(self, name: str | None, size: int, spmd_name: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        name: str | None,
+        size: int,
+        spmd_name: tuple[str, ...] = (),
+        explicit: tuple[str, ...] = (),
+    ):
         self.name = name
         self.size = size
         self.spmd_name = spmd_name
+        self.explicit = explicit
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BatchAxis) and self._key() == other._key()
@@ -56,7 +70,7 @@ class BatchAxis:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.name, self.size, self.spmd_name)
+        return (self.name, self.size, self.spmd_name, self.explicit)
 
 
 class BatchTracer(Tracer):
@@ -106,7 +120,7 @@ def mapped(aval: Any, dim: int | None, axis: BatchAxis) -> Any:
         return ShapedArray(shape, aval.dtype, aval.weak_type, None, aval.manual)
     spec = aval.sharding.spec.padded(aval.ndim)
     parts = spec.partitions
-    spec = spec.update(partitions=(*parts[:dim], None, *parts[dim:]))
+    spec = spec.update(partitions=(*parts[:dim], axis.explicit or None, *parts[dim:]))
     return aval.update(shape=shape, sharding=aval.sharding.update(spec=spec))
 
 
@@ -165,7 +179,7 @@ def batch_flat(
             for x, d in zip(args, dims, strict=True)
         ]
         names = [] if axis.name is None else [(axis.name, axis.size)]
-        with use_trace(trace), extend_axis_env(names):
+        with use_trace(trace), extend_axis_env(names, axis.explicit):
             outs = fun(*tracers)
         pairs = [trace.unpack(x) for x in outs]
     finally:
@@ -250,8 +264,7 @@ def vmap(
 
     Upstream: `jax/_src/api.py` (`vmap`).
     """
-    if not callable(fun):
-        raise errors.not_callable(fun)
+    check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
@@ -265,10 +278,10 @@ def vmap(
         leaves, in_tree = tree_flatten((args, kwargs))
         dims = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         size = _mapped_size(fun, in_tree, leaves, dims, axis_size)
-        axis = BatchAxis(axis_name, size, spmd)
         canonical = [
             d if d is None else _canonical(d, x) for d, x in zip(dims, leaves, strict=True)
         ]
+        axis = _batch_axis(axis_name, size, spmd, leaves, canonical)
         trees: list[Any] = []
 
         def flat(*xs: Any) -> list[Any]:
@@ -295,6 +308,33 @@ def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     if names is None:
         return ()
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _batch_axis(
+    name: str | None,
+    size: int,
+    spmd: tuple[str, ...],
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+) -> BatchAxis:
+    """The axis, with what the types of the mapped arguments say of its sharding."""
+    found: tuple[str, ...] | None = None
+    for x, d in zip(leaves, dims, strict=True):
+        aval = typeof(x)
+        if d is None or isinstance(aval, AbstractToken):
+            continue
+        axes = () if aval.mesh.empty else aval.sharding.spec.axes_of(d)
+        if found is not None and axes != found:
+            raise errors.inconsistent_shardings(_shown(found), _shown(axes))
+        found = axes
+    explicit = found or ()
+    if spmd and explicit and spmd != explicit:
+        raise errors.spmd_and_explicit(spmd, explicit)
+    return BatchAxis(name, size, () if explicit else spmd, explicit)
+
+
+def _shown(axes: tuple[str, ...]) -> Any:
+    return axes[0] if len(axes) == 1 else axes or None
 
 
 def _canonical(dim: int, x: Any) -> int:
@@ -333,14 +373,25 @@ def _mapped_size(
             raise errors.rank_too_small(d, shape)
         sizes.add(shape[d])
     if not sizes:
-        raise errors.nothing_mapped(*tree_unflatten(in_tree, leaves))
+        args, kwargs = tree_unflatten(in_tree, leaves)
+        raise errors.nothing_mapped(args, kwargs, bool(leaves))
     if len(sizes) > 1:
+        names = _leaf_names(fun, in_tree)
         mapped_leaves = [
             (name, str(typeof(x)), d, typeof(x).shape[d])
-            for name, x, d in zip(
-                argument_names(fun, in_tree), leaves, dims, strict=True
-            )
+            for name, x, d in zip(names, leaves, dims, strict=True)
             if d is not None
         ]
         raise errors.inconsistent_sizes(mapped_leaves, axis_size)
     return sizes.pop()
+
+
+def _leaf_names(fun: Any, in_tree: Any) -> list[str]:
+    """`argument x['a']` for each positional leaf, `kwargs['y']` for the others."""
+    args, kwargs = tree_unflatten(in_tree, range(in_tree.num_leaves))
+    positional = argument_names(fun, tree_flatten((args, {}))[1])
+    paths = [path for path, _ in tree_leaves_with_path(kwargs)]
+    return [
+        *[f"argument {name}" for name in positional],
+        *[f"kwargs{keystr(path)}" for path in paths],
+    ]

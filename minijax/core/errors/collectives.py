@@ -139,9 +139,7 @@ def cast_already(primitive: str, kind: str, aval: str, axes: object) -> ValueErr
 
 def wants_some(primitive: str, kind: str, aval: str) -> ValueError:
     """The operand is nowhere varying, unreduced or reduced (`kind`)."""
-    return ValueError(
-        f"{primitive} only accepts inputs that are {kind}. Got {aval}"
-    )
+    return ValueError(f"{primitive} only accepts inputs that are {kind}. Got {aval}")
 
 
 def cast_wants(
@@ -156,7 +154,7 @@ def cast_wants(
     )
 
 
-def collective_wants(  # noqa: PLR0913 - plain data of one sentence
+def collective_wants(
     primitive: str,
     change: str,
     kind: str,
@@ -277,9 +275,7 @@ def perm_type(kind: type) -> TypeError:
 
 
 def perm_not_unique(perm: object) -> ValueError:
-    return ValueError(
-        f"ppermute sources and destinations must be unique, got {perm}."
-    )
+    return ValueError(f"ppermute sources and destinations must be unique, got {perm}.")
 
 
 def perm_out_of_range(perm: object, size: int) -> ValueError:

@@ -50,7 +50,7 @@ def grad_not_array(value: object) -> TypeError:
     )
 
 
-def output_dtype(name: str, dtype: Any, *, complex_: bool) -> TypeError:
+def output_dtype(dtype: Any, *, complex_: bool) -> TypeError:
     how = (
         "For holomorphic differentiation, pass holomorphic=True. For differentiation "
         "of non-holomorphic functions involving complex outputs, use jax.vjp directly."
@@ -59,31 +59,22 @@ def output_dtype(name: str, dtype: Any, *, complex_: bool) -> TypeError:
         "directly."
     )
     return TypeError(
-        f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
+        "grad requires real-valued outputs (output dtype that is a sub-dtype of "
         f"np.floating), but got {dtype}. {how}"
     )
 
 
-def input_dtype(name: str, dtype: Any) -> TypeError:
+def input_dtype(dtype: Any) -> TypeError:
     return TypeError(
-        f"{name} requires real- or complex-valued inputs (input dtype that is a "
+        "grad requires real- or complex-valued inputs (input dtype that is a "
         f"sub-dtype of np.inexact), but got {dtype}. If you want to use Boolean- or "
         "integer-valued inputs, use vjp or set allow_int to True."
     )
 
 
-def complex_input(name: str, dtype: Any) -> TypeError:
+def holomorphic(what: str, dtype: Any) -> TypeError:
     return TypeError(
-        f"{name} requires real-valued inputs (input dtype that is a sub-dtype of "
-        f"np.floating), but got {dtype}. For holomorphic differentiation, pass "
-        "holomorphic=True. For differentiation of non-holomorphic functions involving "
-        "complex inputs, use jax.vjp directly."
-    )
-
-
-def holomorphic(name: str, what: str, dtype: Any) -> TypeError:
-    return TypeError(
-        f"{name} with holomorphic=True requires {what}s with complex dtype, but got "
+        f"grad with holomorphic=True requires {what}s with complex dtype, but got "
         f"{dtype}."
     )
 
@@ -96,14 +87,18 @@ def argnums_out_of_range(argnums: object, needed: int, count: int) -> TypeError:
     )
 
 
+def negative_argnums(position: int, count: int) -> ValueError:
+    return ValueError(
+        "Positional argument indices, e.g. for `static_argnums`, must have value "
+        "greater than or equal to -len(args) and less than len(args), but got value "
+        f"{position} for len(args) == {count}."
+    )
+
+
 def not_a_pair(value: object) -> TypeError:
-    if isinstance(value, tuple):
-        got = f"tuple with length {len(value)}"
-    else:
-        got = f"type {type(value)} with value {value!r}"
     return TypeError(
         "expected function with aux output to return a two-element tuple, but got "
-        f"{got}"
+        f"type {type(value)} with value {value!r}"
     )
 
 
@@ -127,6 +122,10 @@ def cotangent_type(got: str, expected: str, primal: str) -> ValueError:
         f"got {got}, but expected {expected} because the corresponding output of the "
         f"differentiated function had JAX type {primal}"
     )
+
+
+def linear_tangent_tree(expected: object, got: object) -> TypeError:
+    return TypeError(f"expected {expected}, got {got}")
 
 
 def linear_tangent_type(got: object, primal: object, expected: object) -> ValueError:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def not_callable(fun: object) -> TypeError:
-    return TypeError(f"Expected a callable value, got {fun}")
-
-
 def incompatible_devices(
     first: str, ids: Sequence[int], second: str, other: Sequence[int], platform: str
 ) -> ValueError:
@@ -65,16 +61,30 @@ def spec_without_mesh(name: str, spec: object) -> ValueError:
     )
 
 
-def wrong_call(expected: object, got: object) -> TypeError:
+def wrong_call(differences: Sequence[tuple[str, str, str, str]]) -> TypeError:
+    """Each difference is where it is, what is there now, what was, and why."""
+    lines = [
+        f"    * at {place}, seen {was} but now given {now}, so {why}"
+        for place, now, was, why in differences
+    ]
     return TypeError(
         "Function compiled with input pytree does not match the input pytree it was "
-        f"called with: it was compiled for {expected} and called with {got}."
+        f"called with. There are {len(lines)} mismatches, including:\n"
+        + "\n".join(lines)
     )
 
 
-def wrong_types(expected: Sequence[object], got: Sequence[object]) -> TypeError:
+def wrong_types(differences: Sequence[tuple[str, object, object]]) -> TypeError:
+    """Each difference is the argument's name, its type when compiled, and now."""
+    lines = [
+        f"Argument '{name}' compiled with {expected} and called with {got}"
+        for name, expected, got in differences
+    ]
+    most = 5
+    which = f"The first {most} of {len(lines)}" if len(lines) >= most else "The"
     return TypeError(
-        "Argument types differ from the types for which this computation was compiled: "
-        f"it was compiled for {[str(a) for a in expected]} and called with "
-        f"{[str(a) for a in got]}."
+        "Argument types differ from the types for which this computation was "
+        "compiled. Perhaps you are calling the compiled executable with a different "
+        f"enable_x64 mode than when it was AOT compiled? {which} mismatches are:\n"
+        + "\n".join(lines[:most])
     )

@@ -37,26 +37,22 @@ def dtype_not_accepted(
     )
 
 
+# The operations of several operands that numpy has, under upstream's names for them.
 _NUMPY_EQUIVALENTS = {
     "add": "add",
     "atan2": "arctan2",
-    "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or",
-    "bitwise_xor": "bitwise_xor",
+    "concatenate": "concatenate",
     "div": "divide",
     "eq": "equal",
-    "ge": "greater_equal",
-    "gt": "greater",
-    "le": "less_equal",
-    "lt": "less",
     "max": "maximum",
     "min": "minimum",
     "mul": "multiply",
     "ne": "not_equal",
     "nextafter": "nextafter",
     "pow": "float_power",
-    "rem": "remainder",
+    "select": "where",
     "shift_left": "left_shift",
+    "shift_right_arithmetic": "right_shift",
     "shift_right_logical": "right_shift",
     "sub": "subtract",
 }
@@ -83,8 +79,7 @@ def pow_dtypes(x: object, y: object) -> TypeError:
 
 def negative_integer_power(aval: object, y: int) -> TypeError:
     return TypeError(
-        "Integers cannot be raised to negative powers, got "
-        f"integer_pow({aval}, {y})"
+        f"Integers cannot be raised to negative powers, got integer_pow({aval}, {y})"
     )
 
 
@@ -136,14 +131,13 @@ def clamp_shape(bound: str, shape: object, operand: object) -> TypeError:
     )
 
 
-def no_cases() -> TypeError:
-    return TypeError("select must have at least one case")
+def no_cases() -> ValueError:
+    return ValueError("select_n() must have at least one case")
 
 
 def case_shapes(shapes: Iterable[object]) -> TypeError:
     return TypeError(
-        "select cases must have the same shapes, got "
-        f"[{', '.join(map(str, shapes))}]."
+        f"select cases must have the same shapes, got [{', '.join(map(str, shapes))}]."
     )
 
 
@@ -155,19 +149,11 @@ def which_shape(which: object, case: object) -> TypeError:
 
 
 def which_dtype(dtype: object) -> TypeError:
-    return TypeError(
-        f"select `which` must be boolean or integer type, got {dtype}."
-    )
+    return TypeError(f"select `which` must be boolean or integer type, got {dtype}.")
 
 
 def too_many_cases() -> TypeError:
     return TypeError("select with boolean `which` cannot have > 2 cases.")
-
-
-def on_true_on_false(true: object, false: object) -> TypeError:
-    return TypeError(
-        f"select cases must have the same shapes, got [{false}, {true}]."
-    )
 
 
 # --- meshes and Explicit shardings
@@ -242,8 +228,7 @@ def unreduced_kind(wanted: object, found: object) -> ValueError:
 
 def different_reduced(specs: object) -> ShardingTypeError:
     return ShardingTypeError(
-        "All inputs should be reduced across the same mesh axes. Got specs: "
-        f"{specs}"
+        f"All inputs should be reduced across the same mesh axes. Got specs: {specs}"
     )
 
 

@@ -246,6 +246,13 @@ def spmd_name_clash(prefix: str, names: object) -> ValueError:
     )
 
 
+def mapped_axis_clash(prefix: str, names: object) -> ValueError:
+    return ValueError(
+        f"vmapped away explicit mesh axis cannot appear in shard_map {prefix}_specs: "
+        f"the mapped dimension is sharded over {names}"
+    )
+
+
 def token_spec(spec: object) -> ValueError:
     return ValueError(
         f"a token has no dimensions to shard; its spec must be P(), but got {spec}"

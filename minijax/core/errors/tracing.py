@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 _DOCS = "https://docs.jax.dev/en/latest/101/errors.html#jax.errors."
 
@@ -114,6 +113,10 @@ def token_has_no(tracer: str, attribute: str) -> AttributeError:
     )
 
 
+def not_callable(fun: object) -> TypeError:
+    return TypeError(f"Expected a callable value, got {fun}")
+
+
 def unhashable(tracer: str) -> TypeError:
     return TypeError(f"unhashable type: '{tracer}'")
 
@@ -140,10 +143,22 @@ def masked_array() -> ValueError:
     )
 
 
-def not_a_value(x: object) -> TypeError:
-    return TypeError(
-        f"Value {x!r} with type {type(x)} is not a valid JAX type"
-    )
+class NotAValueError(TypeError):
+    """Something that is no array, scalar or token was used as a value."""
+
+    def __init__(self, value: object):
+        super().__init__(f"Value {value!r} with type {type(value)} is not a valid JAX type")
+        self.value = value
+
+
+def bad_argument_of(
+    primitive: str, args: Sequence[object], error: NotAValueError
+) -> TypeError:
+    """`error`, told as a mistake in an operand of a primitive, if it is one."""
+    for position, x in enumerate(args):
+        if x is error.value:
+            return bad_argument(primitive, position, x)
+    return error
 
 
 def bad_argument(primitive: str, position: int, x: object) -> TypeError:
@@ -154,10 +169,11 @@ def bad_argument(primitive: str, position: int, x: object) -> TypeError:
     )
 
 
-def bad_output(function: str, x: object, path: str) -> TypeError:
+def bad_output(function: str, verb: str, x: object, path: str) -> TypeError:
+    where = f" at output component {path}" if path else ""
     return TypeError(
-        f"function {function} returned a value of type {type(x)}{path}, which is not "
-        "a valid JAX type"
+        f"function {function} traced for {verb} returned a value of type "
+        f"{type(x)}{where}, which is not a valid JAX type"
     )
 
 

@@ -6,10 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 
-def not_callable(fun: object) -> TypeError:
-    return TypeError(f"Expected a callable value, got {fun}")
-
-
 def in_axes_type(in_axes: object) -> TypeError:
     return TypeError(
         "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
@@ -34,8 +30,8 @@ def rank_too_small(dim: int, shape: tuple[int, ...]) -> ValueError:
     )
 
 
-def nothing_mapped(args: object, kwargs: object) -> ValueError:
-    if args or kwargs:
+def nothing_mapped(args: object, kwargs: object, leaves: bool) -> ValueError:
+    if leaves:
         return ValueError(
             "vmap must have at least one non-None value in in_axes or axis_size must "
             "be specified"
@@ -50,7 +46,7 @@ def nothing_mapped(args: object, kwargs: object) -> ValueError:
 def inconsistent_sizes(
     mapped: Sequence[tuple[str, str, int, int]], axis_size: int | None
 ) -> ValueError:
-    """`mapped` lists (argument, type, mapped dimension, size)."""
+    """`mapped` lists (`argument x` or so, type, mapped dimension, size)."""
     counts = Counter(size for *_, size in mapped)
     if axis_size is not None:
         counts.pop(axis_size, None)
@@ -58,7 +54,7 @@ def inconsistent_sizes(
     most = max(counts.values())
     for i, (size, count) in enumerate(counts.most_common()):
         name, aval, dim, _ = next(m for m in mapped if m[3] == size)
-        where = f"axis {dim} of argument {name} of type {aval}"
+        where = f"axis {dim} of {name} of type {aval}"
         if count == 1:
             lines.append(f"one axis had size {size}: {where}")
         else:
@@ -88,4 +84,18 @@ def bad_output(value: object) -> TypeError:
     return TypeError(
         f"Output from batched function {value!r} with type {type(value)} is not a "
         "valid JAX type"
+    )
+
+
+def inconsistent_shardings(first: object, second: object) -> ValueError:
+    return ValueError(
+        "Mapped away dimension of inputs passed to vmap should be sharded the same. "
+        f"Got inconsistent axis specs: {first} vs {second}"
+    )
+
+
+def spmd_and_explicit(spmd_axis_name: object, explicit_mesh_axis: object) -> ValueError:
+    return ValueError(
+        "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
+        f"allowed. Got {spmd_axis_name=} and arrays sharded on {explicit_mesh_axis=}"
     )

@@ -27,7 +27,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
-from minijax.core.trace import axis_env, axis_size, typeof
+from minijax.core.trace import axis_env, typeof
 from minijax.lax.arithmetic import mul
 from minijax.lax.collectives.axes import (
     Groups,
@@ -46,6 +46,7 @@ from minijax.lax.collectives.axes import (
     typed,
 )
 from minijax.lax.collectives.axis_index import axis_index
+from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
     batch_collective,
     fold_dim,
@@ -113,7 +114,7 @@ def all_gather(
     return tree_map(gather, x)
 
 
-def _bind(  # noqa: PLR0913, PLR0917 - the parameters of the primitive
+def _bind(
     primitive: Primitive,
     x: Any,
     names: Names,
@@ -230,7 +231,7 @@ def _reduced_type(
 
 
 @all_gather_p.def_lowering
-def _lowering(  # noqa: PLR0913 - the parameters of the primitive
+def _lowering(
     ctx: Any,
     x: Any,
     *,
@@ -259,9 +260,7 @@ all_gather_reduced_p.lowering = all_gather_p.lowering
 
 
 def _scatter(primitive: Primitive) -> Callable[..., Any]:
-    def transpose(
-        ct: Any, _: Any, *, all_gather_dimension: int, **params: Any
-    ) -> Any:
+    def transpose(ct: Any, _: Any, *, all_gather_dimension: int, **params: Any) -> Any:
         return primitive.bind1(ct, scatter_dimension=all_gather_dimension, **params)
 
     return transpose
@@ -312,3 +311,11 @@ def _shift(params: Any, d: int) -> tuple[Any, int]:
 for _p in _PRIMITIVES.values():
     _p.axis_names = params_names
     _p.batch = batch_collective(_p, _own, _shift)
+
+# ------------------------------------------------------------------------- cases
+
+CASES = [
+    case(all_gather, axis=axis, tiled=tiled)
+    for axis in (0, 1, -1)
+    for tiled in (False, True)
+]

@@ -41,6 +41,7 @@ from minijax.lax.collectives.axes import (
     params_names,
     rank_of,
 )
+from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
     batch_collective,
     fold_dim,
@@ -110,7 +111,7 @@ def _check_size(length: int, size: int, axis_name: Any, tiled: bool) -> None:
         raise errors.all_to_all_size(size, length)
 
 
-def _bind(  # noqa: PLR0913, PLR0917 - the parameters of the primitive
+def _bind(
     x: Any,
     axis_name: Any,
     names: tuple[str, ...],
@@ -153,7 +154,7 @@ def _type(
     tiled: bool,
 ) -> list[ShapedArray]:
     names = as_names(axis_name)
-    if is_evaluating():
+    if not names and is_evaluating():
         raise errors.eager_collective("all_to_all")
     check_bound(names, "all_to_all")
     check_whole(aval, names, "all_to_all")
@@ -281,3 +282,12 @@ def _exchange(
 
 
 all_to_all_p.batch = batch_collective(all_to_all_p, _own, _shift, _mixed)
+
+# ------------------------------------------------------------------------- cases
+
+CASES = [
+    case(all_to_all, split_axis=split, concat_axis=concat, tiled=tiled)
+    for split in (0, 1)
+    for concat in (0, 1, 2)
+    for tiled in (False, True)
+]

@@ -97,9 +97,7 @@ def as_groups(axis_index_groups: Any) -> Groups:
     return tuple(tuple(map(operator.index, g)) for g in map(tuple, axis_index_groups))
 
 
-def group_size(
-    names: tuple[Any, ...], groups: Groups, *, uneven: bool = False
-) -> int:
+def group_size(names: tuple[Any, ...], groups: Groups, *, uneven: bool = False) -> int:
     """How many members the collective has: the axis size, or that of a group.
 
     Groups must cover the axis exactly, and have one size unless `uneven`.

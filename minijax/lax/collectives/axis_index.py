@@ -20,7 +20,6 @@ from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var
 from minijax.core.mesh import P, get_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.trace import axis_size as size_of_name
-from minijax.lax.arithmetic import add, mul
 from minijax.lax.collectives.axes import (
     as_groups,
     as_names,
@@ -42,10 +41,9 @@ def axis_index(axis_name: Any) -> Any:
     if not isinstance(axis_name, tuple | list):
         return _of(axis_name)
     names = as_names(axis_name)
-    index: Any = np.int32(0)
-    inner = 1
+    index, inner = 0, 1
     for name in reversed(names):
-        index = add(index, mul(_of(name), np.int32(inner)))
+        index = index + _of(name) * inner
         inner *= size_of_name(name)
     return index
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
-from minijax.lax.collectives.axes import Groups, names_size
+from minijax.lax.collectives.axes import Groups, names_size, params_names
 from minijax.lax.collectives.axis_index import axis_index
 from minijax.lax.collectives.primitives import all_gather_p
 from minijax.lax.joining import concatenate, split
@@ -81,7 +81,7 @@ def rows_in_front(x: Any, d: int | None, size: int) -> Any:
 Params = dict[str, Any]
 #: `own(x, d, size, params) -> (out, out_d)`: the collective over dimension `d` alone.
 Own = Callable[[Any, int | None, int, Params], tuple[Any, int | None]]
-#: `shift(params, d) -> (params, out_d)`: with a dimension that is not acted over at `d`.
+#: `shift(params, d) -> (params, out_d)`: with a dimension more, not acted over, at `d`.
 Shift = Callable[[Params, int], tuple[Params, int]]
 
 
@@ -95,13 +95,13 @@ def batch_collective(
 
     def batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
         (x,), (d,) = args, dims
-        names = params["axis_name"]
-        names = names if isinstance(names, tuple) else (names,)
+        names = params_names(params)
         if axis.name not in names:
             if d is None:
                 return primitive.bind(x, **params), [None]
             params, out_d = shift(params, d)
             return primitive.bind(x, **params), [out_d]
+        primitive.abstract_eval(_one_row(x, d), **params)  # for its checks
         groups = params.get("axis_index_groups")
         if groups is None and len(names) == 1:
             out, out_d = own(x, d, axis.size, params)
@@ -115,6 +115,14 @@ def batch_collective(
         return [out], [out_d]
 
     return batch
+
+
+def _one_row(x: Any, d: int | None) -> Any:
+    """The type that the collective was called with."""
+    aval = typeof(x)
+    if d is None:
+        return aval
+    return aval.update(shape=aval.shape[:d] + aval.shape[d + 1 :])
 
 
 def _over_all(
@@ -179,4 +187,3 @@ def grouped(
     if d is None:
         out, d = broadcast(out, (members,)), 0
     return take_rows(fold_dim(moveaxis(out, d, 1), 0), back)
-

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, replicated
 from minijax.core.errors import collectives as errors
 from minijax.core.errors import tracing as tracing_errors
+from minijax.core.mesh import get_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import axis_env, is_evaluating, typeof
@@ -109,6 +110,8 @@ def _pvary_type(aval: ShapedArray, *, axes: tuple[str, ...]) -> list[ShapedArray
     check_whole(aval, axes, "pvary")
     if aval.manual.varying.intersection(axes):
         raise errors.pvary_of_varying(axes, aval)
+    if aval.mesh.empty:  # a constant from outside
+        aval = aval.update(sharding=replicated(get_abstract_mesh(), aval.ndim))
     return retyped(aval, varying=aval.manual.varying.union(axes))
 
 

@@ -25,6 +25,7 @@ from minijax.lax.collectives.axes import (
     params_names,
     state_over,
 )
+from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.psum import (
     all_reduce,
     batch_reduction,
@@ -86,3 +87,7 @@ for _p in (pmax_p, pmin_p):
         jvp="upstream has none, and ties make the choice of a subgradient arbitrary",
         transpose="it is not linear",
     )
+
+# ------------------------------------------------------------------------- cases
+
+CASES = [case(pmax, linear=False), case(pmin, linear=False)]

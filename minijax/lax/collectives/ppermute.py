@@ -99,9 +99,7 @@ def _type(
 
 
 @ppermute_p.def_lowering
-def _lowering(
-    ctx: Any, x: Any, *, axis_name: tuple[str, ...], perm: Perm
-) -> list[Any]:
+def _lowering(ctx: Any, x: Any, *, axis_name: tuple[str, ...], perm: Perm) -> list[Any]:
     groups = replica_groups(ctx.mesh, axis_name)
     if any(list(g) != sorted(g) for g in groups):
         raise errors.perm_order()
@@ -113,9 +111,7 @@ def _lowering(
     return dialect.op("stablehlo.collective_permute", [x], [x.type], attributes)
 
 
-def _transpose(
-    ct: Any, _: Any, *, axis_name: tuple[str, ...], perm: Perm
-) -> Any:
+def _transpose(ct: Any, _: Any, *, axis_name: tuple[str, ...], perm: Perm) -> Any:
     back = tuple((target, source) for source, target in perm)
     return ppermute_p.bind1(ct, axis_name=axis_name, perm=back)
 

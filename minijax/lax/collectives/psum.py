@@ -31,6 +31,7 @@ from minijax.core.mesh import NamedSharding
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import Tracer, typeof
+from minijax.lax.arithmetic import mul
 from minijax.lax.collectives.axes import (
     Groups,
     as_groups,
@@ -47,6 +48,7 @@ from minijax.lax.collectives.axes import (
     typed,
     untyped,
 )
+from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
     batch_collective,
     group_attributes,
@@ -59,7 +61,6 @@ from minijax.lax.collectives.primitives import (
     unreduced_psum_p,
 )
 from minijax.lax.convert import convert_element_type
-from minijax.lax.arithmetic import mul
 from minijax.lax.rules import const
 from minijax.lax.shapes import broadcast_in_dim, moveaxis, sum_over
 from minijax.lowering import dialect
@@ -104,6 +105,7 @@ def _psum(x: Any, axes: Axes, groups: Groups) -> Any:
     )
     if not isinstance(x, Tracer):
         return _sum_of_constant(x, axes, size)
+    check_bound(axes, "psum")
     named = typed(axes)
     if groups is not None or not named:
         x = cast_to_varying(x, axes)
@@ -221,7 +223,7 @@ def _unreduced_type(aval: ShapedArray, *, axes: Axes) -> list[ShapedArray]:
 def all_reduce(
     operation: str, unit: Callable[[np.dtype[Any]], Any]
 ) -> Callable[..., list[Any]]:
-    """The lowering of a reduction by a binary operation, of which `unit` is the unit."""
+    """The lowering of a reduction by a binary operation with this unit."""
 
     def lowering(
         ctx: Any, x: Any, *, axes: Axes, axis_index_groups: Groups = None
@@ -295,7 +297,7 @@ def batch_reduction(
     def batch(axis: Any, args: Any, dims: Any, *, axes: Axes, **groups: Any) -> Any:
         (x,), (d,) = args, dims
         if groups.get("axis_index_groups") is not None:
-            return in_groups(axis, args, dims, axes=axes, axis_name=axes, **groups)
+            return in_groups(axis, args, dims, axes=axes, **groups)
         if axis.name not in axes:
             if d is None or not positions(axes):
                 return primitive.bind(x, axes=axes, **groups), [d]
@@ -331,3 +333,7 @@ def _batch_typed(primitive: Primitive) -> Callable[..., Any]:
 
 psum_invariant_p.batch = _batch_typed(psum_invariant_p)
 unreduced_psum_p.batch = _batch_typed(unreduced_psum_p)
+
+# ------------------------------------------------------------------------- cases
+
+CASES = [case(psum)]

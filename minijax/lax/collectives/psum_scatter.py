@@ -23,6 +23,7 @@ from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import typeof
+from minijax.lax.arithmetic import mul
 from minijax.lax.collectives.axes import (
     Groups,
     as_groups,
@@ -39,6 +40,7 @@ from minijax.lax.collectives.axes import (
     retyped,
     state_over,
 )
+from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
     batch_collective,
     group_attributes,
@@ -50,7 +52,6 @@ from minijax.lax.collectives.primitives import (
     reduce_scatter_p,
     unreduced_reduce_scatter_p,
 )
-from minijax.lax.arithmetic import mul
 from minijax.lax.rules import const
 from minijax.lax.shapes import squeeze, sum_over
 from minijax.lowering import dialect
@@ -169,7 +170,7 @@ def _unreduced_type(
 
 
 @reduce_scatter_p.def_lowering
-def _lowering(  # noqa: PLR0913 - the parameters of the primitive
+def _lowering(
     ctx: Any,
     x: Any,
     *,
@@ -265,3 +266,11 @@ unreduced_reduce_scatter_p.axis_names = params_names
 unreduced_reduce_scatter_p.batch = batch_collective(
     unreduced_reduce_scatter_p, _own, _shift
 )
+
+# ------------------------------------------------------------------------- cases
+
+CASES = [
+    case(psum_scatter, scatter_dimension=dim, tiled=tiled)
+    for dim in (0, 1)
+    for tiled in (False, True)
+]

@@ -12,6 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from minijax.lax.collectives import (
+    all_gather,
+    all_to_all,
+    pmax,
+    psum,
+    psum_scatter,
+)
+from minijax.lax.collectives.cases import CollectiveCase
+from tests.lockstep import World
+
+PAGES = (psum, pmax, all_gather, psum_scatter, all_to_all)
+CASES: dict[str, CollectiveCase] = {
+    str(case): case for page in PAGES for case in page.CASES
+}
+
 
 def run(
     jax: Any,
@@ -23,19 +38,27 @@ def run(
     jit: bool = False,
 ) -> Any:
     """`fun` of what one device sees, on every device; the stacked results."""
+    f = program(jax, sizes, mesh_names, fun, check_vma)
+    return jax.tree.map(np.asarray, (jax.jit(f) if jit else f)(*xs))
+
+
+def program(
+    jax: Any,
+    sizes: dict[str, int],
+    mesh_names: Sequence[str],
+    fun: Callable[..., Any],
+    check_vma: bool = True,
+) -> Callable[..., Any]:
+    """The function of stacked values that `run` calls."""
     names = list(sizes)
     mapped = [n for n in names if n not in mesh_names]
 
-    def rows(*args: Any) -> Any:
-        """Over the mapped names, whose dimensions lead; the first one outermost."""
-        f = fun
-        for name in reversed(mapped):
-            f = jax.vmap(f, axis_name=name, axis_size=sizes[name])
-        return f(*args)
-
+    # Over the mapped names, whose dimensions lead; the first one outermost.
+    rows = fun
+    for name in reversed(mapped):
+        rows = jax.vmap(rows, axis_name=name, axis_size=sizes[name])
     if not mesh_names:
-        f = jax.jit(rows) if jit else rows
-        return jax.tree.map(np.asarray, f(*xs))
+        return rows
 
     mesh = jax.make_mesh(
         [sizes[n] for n in mesh_names],
@@ -46,13 +69,12 @@ def run(
     dims = [i for i, n in enumerate(names) if n in mesh_names]
 
     def body(*args: Any) -> Any:
-        args = tuple(jax.lax.squeeze(x, dims) for x in args)
+        args = jax.tree.map(lambda x: jax.lax.squeeze(x, dims), args)
         return jax.tree.map(lambda y: jax.lax.expand_dims(y, dims), rows(*args))
 
-    f = jax.shard_map(
-        body, mesh=mesh, in_specs=(spec,) * len(xs), out_specs=spec, check_vma=check_vma
+    return jax.shard_map(
+        body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=check_vma
     )
-    return jax.tree.map(np.asarray, (jax.jit(f) if jit else f)(*xs))
 
 
 def ways(names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -66,3 +88,30 @@ def ways(names: Sequence[str]) -> list[tuple[str, ...]]:
 def numbers(*shape: int) -> np.ndarray:
     """Small integers, all different as far as float32 sums stay exact."""
     return np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+def all_of_them(
+    names: Any, groups: Any = None, cases: dict[str, CollectiveCase] = CASES
+) -> Callable[..., Any]:
+    """All cases in one program, which compiles once."""
+    more = {} if groups is None else {"axis_index_groups": groups}
+
+    def f(v: Any) -> Any:
+        return {k: c.fun(v, names, **c.options, **more) for k, c in cases.items()}
+
+    return f
+
+
+def expected_of(
+    world: World,
+    x: np.ndarray,
+    names: Any,
+    groups: Any = None,
+    cases: dict[str, CollectiveCase] = CASES,
+) -> dict[str, np.ndarray]:
+    """The same in the lock-step world."""
+    more = {} if groups is None else {"axis_index_groups": groups}
+    return {
+        k: getattr(world, c.fun.__name__)(x, names, **c.options, **more)
+        for k, c in cases.items()
+    }

@@ -1,0 +1,192 @@
+"""Holding minijax against upstream, one small program at a time.
+
+A program is a function of a module, `def program(jax): ...`. It is called with upstream
+and with minijax in this process, and what it returns is compared leaf by leaf: arrays
+by value, type (dtype, weak type, explicit sharding) and placement, texts as they are,
+exceptions by class and message. A program that is to raise catches the exception with
+`error`, so that one program can show several.
+
+A file of programs ends with
+
+    test = conformance(globals())
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import minijax
+import numpy as np
+import pytest
+
+Program = Callable[[Any], Any]
+
+
+class Raised(NamedTuple):
+    """What was raised: the class by name, as each library has its own classes."""
+
+    name: str
+    message: str
+
+
+def error(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised:
+    """The exception of a call that is to fail."""
+    try:
+        result = fun(*args, **kwargs)
+    except Exception as e:
+        return Raised(type(e).__name__, str(e))
+    raise AssertionError(f"nothing was raised, but returned: {result}")
+
+
+def text(jax: Any, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """The printed jaxpr."""
+    return str(jax.make_jaxpr(fun)(*args, **kwargs))
+
+
+def ops(module: str) -> Counter[str]:
+    """How often each operation stands in a StableHLO module."""
+    return Counter(re.findall(r"\b(?:stablehlo|chlo|sdy|func)\.\w+", module))
+
+
+def conformance(namespace: dict[str, Any]) -> Callable[..., None]:
+    """A test of every program of a file."""
+    programs = [
+        f
+        for name, f in namespace.items()
+        if inspect.isfunction(f)
+        and not name.startswith("_")
+        and list(inspect.signature(f).parameters) == ["jax"]
+    ]
+
+    @pytest.mark.filterwarnings("default")
+    @pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
+    def test(program: Program, upstream: ModuleType) -> None:
+        agree(program, upstream)
+
+    return test
+
+
+def agree(program: Program, upstream: ModuleType) -> None:
+    """Fails where the libraries differ on a program."""
+    expected = _run(program, upstream)
+    found = _run(program, minijax)
+    differences = list(compare(found, expected, "result"))
+    assert not differences, "\n".join(["minijax differs:", *differences])
+
+
+def _run(program: Program, jax: Any) -> Any:
+    try:
+        return program(jax)
+    except AssertionError:
+        raise
+    except Exception as e:
+        name = "upstream" if jax is not minijax else "minijax"
+        raise AssertionError(f"{name}: {type(e).__name__}: {e}") from e
+
+
+# ----------------------------------------------------------------------- comparison
+
+
+def compare(found: Any, expected: Any, path: str) -> Any:
+    """Yields a line for each difference."""
+    if isinstance(expected, Raised):
+        yield from _compare_raised(found, expected, path)
+    elif isinstance(expected, dict):
+        if list(found) != list(expected):
+            yield f"{path}: keys {list(found)}, upstream {list(expected)}"
+            return
+        for k in expected:
+            yield from compare(found[k], expected[k], f"{path}[{k!r}]")
+    elif isinstance(expected, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+            yield f"{path}: {_show(found)}\n  upstream: {_show(expected)}"
+            return
+        for i, (f, e) in enumerate(zip(found, expected, strict=True)):
+            yield from compare(f, e, f"{path}[{i}]")
+    elif hasattr(expected, "aval") and hasattr(expected, "addressable_shards"):
+        yield from _compare_arrays(found, expected, path)
+    elif isinstance(expected, (np.ndarray, np.generic)):
+        if found.dtype != expected.dtype or not _close(found, expected):
+            yield f"{path}: {found!r}\n  upstream: {expected!r}"
+    elif normal(str(found)) != normal(str(expected)):
+        yield f"{path}: {normal(str(found))}\n  upstream: {normal(str(expected))}"
+
+
+def _show(x: Any) -> str:
+    return x if isinstance(x, str) else repr(x)
+
+
+def _compare_raised(found: Any, expected: Raised, path: str) -> Any:
+    """A message may go on after upstream's."""
+    if not isinstance(found, Raised):
+        yield f"{path}: {_show(found)}\n  upstream raises {expected}"
+        return
+    message, wanted = normal(found.message), normal(expected.message)
+    if found.name != expected.name or not message.startswith(wanted):
+        yield (
+            f"{path}: {found.name}: {message}\n  upstream: {expected.name}: {wanted}"
+        )
+
+
+def _compare_arrays(found: Any, expected: Any, path: str) -> Any:
+    if not hasattr(found, "aval"):
+        yield f"{path}: {type(found)}, upstream has an array"
+        return
+    facts = [
+        (str(found.aval), str(expected.aval)),
+        (found.weak_type, expected.weak_type),
+        (placed(found), placed(expected)),
+        (found.committed, expected.committed),
+    ]
+    for mine, theirs in facts:
+        if mine != theirs:
+            yield f"{path}: {mine}, upstream {theirs}"
+    if not _close(np.asarray(found), np.asarray(expected)):
+        yield f"{path}: {np.asarray(found)}\n  upstream: {np.asarray(expected)}"
+
+
+def placed(x: Any) -> str:
+    """Where an array lies: the type of sharding, and each device's part."""
+    parts = sorted((s.device.id, str(s.index)) for s in x.addressable_shards)
+    return f"{type(x.sharding).__name__} {parts}"
+
+
+def _close(found: Any, expected: Any) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if expected.dtype.kind in "biuOSU" or expected.dtype.names or not expected.size:
+        return bool(np.array_equal(found, expected))
+    if expected.dtype.kind == "V":
+        if expected.dtype.itemsize == 0 or str(expected.dtype).startswith("[("):
+            return True  # float0
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+    return bool(np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True))
+
+
+_NOISE = [
+    (re.compile(r"0x[0-9a-f]+"), "0x"),
+    (re.compile(r"\b\w+Tracer\b"), "Tracer"),
+    (re.compile(r"object id \d+"), "object id"),
+    (re.compile(r"(/[\w.\-]+)+\.py:\d+(:\d+)?"), "FILE"),
+    (re.compile(r"\b(?:mini)?jax(?:\._src)?(?:\.\w+)*\.(?=[A-Za-z_])"), ""),
+    (re.compile(r"np\.int64\((\d+)\)"), r"\1"),
+]
+
+
+def normal(message: str) -> str:
+    """A text without what may differ from run to run: addresses, files, set order."""
+    for pattern, replacement in _NOISE:
+        message = pattern.sub(replacement, message)
+    return re.sub(r"\{([^{}]*)\}", _sorted_set, message)
+
+
+def _sorted_set(match: re.Match[str]) -> str:
+    items = match[1].split(", ")
+    if not all(re.fullmatch(r"'\w+'", item) for item in items):
+        return match[0]
+    return "{" + ", ".join(sorted(items)) + "}"
