@@ -130,13 +130,9 @@ class _Printer:
         docs = [self.binders(eqn.outvars), TextDoc(" = ")] if eqn.outvars else []
         choose = eqn.primitive.pretty
         shown: dict[str, Any] = eqn.params if choose is None else choose(eqn)
-        # The first operand counts when the parameters are fitted on the line.
-        params = self.params(shown)
-        first, *others = [TextDoc(self.atom(v)) for v in eqn.invars] or [TextDoc("")]
-        head = GroupDoc(ConcatDoc(params, TextDoc(" "), first))
-        rest = [ConcatDoc(_SPACE, operand) for operand in others]
-        tail = NestDoc(GroupDoc(ConcatDoc(children=tuple(rest))), 2)
-        return ConcatDoc(*docs, TextDoc(eqn.primitive.name), head, tail)
+        docs += [TextDoc(eqn.primitive.name), self.params(shown), TextDoc(" ")]
+        operands = [TextDoc(self.atom(v)) for v in eqn.invars]
+        return ConcatDoc(*docs, _fill(TextDoc(""), operands))
 
     def params(self, params: dict[str, Any]) -> AbstractDoc:
         """`[name=... axes=...]`: the name first, the others in alphabetic order."""
@@ -152,7 +148,7 @@ class _Printer:
         if type(value) is tuple:
             items = cast("tuple[Any, ...]", value)
             if all(isinstance(v, Jaxpr) for v in items):
-                return GroupDoc(_block("(", [self.nested(j) for j in items], ")"))
+                return _block("(", [self.nested(j) for j in items], ")")
         return TextDoc(_param_text(value))
 
     def binders(self, variables: Sequence[Var]) -> AbstractDoc:
@@ -283,4 +279,4 @@ def _fill(separator: AbstractDoc, docs: Sequence[AbstractDoc]) -> AbstractDoc:
 def _block(opening: str, docs: Sequence[AbstractDoc], closing: str) -> AbstractDoc:
     """All on one line, or each on a line of its own, indented, in brackets."""
     inner = ConcatDoc(TextDoc(opening), BreakDoc(""), _join(BreakDoc(" "), docs))
-    return ConcatDoc(NestDoc(inner, 2), BreakDoc(""), TextDoc(closing))
+    return GroupDoc(ConcatDoc(NestDoc(inner, 2), BreakDoc(""), TextDoc(closing)))

@@ -87,25 +87,25 @@ def fun_name(fun: Callable[..., Any]) -> str:
 class StagingTracer(Tracer):
     """A value that the traced program will compute: a variable of the jaxpr."""
 
-    __slots__ = ("aval", "var")
+    __slots__ = ("aval", "variable")
 
-    trace: StagingTrace
+    owner: StagingTrace
 
     def __init__(self, trace: StagingTrace, var: Var):
         # A narrower type than Tracer's; nobody assigns it later.
-        self.trace = trace  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.var = var
+        self.owner = trace  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.variable = var
         self.aval = var.aval
 
     def origin(self) -> str:
-        debug = self.trace.debug
+        debug = self.owner.debug
         if debug is None:
             return ""
         start = (
             f"The error occurred while tracing the function {debug.place} "
             f"for {debug.verb}. "
         )
-        names = self.trace.depends_on(self.var)
+        names = self.owner.depends_on(self.variable)
         if not names:
             return start.rstrip()
         many = len(names) > 1
@@ -144,7 +144,7 @@ class StagingTrace(Trace):
         if self.closed:
             raise RuntimeError(f"{primitive} was bound under a trace that has ended")
         atoms = [
-            a.var if type(a) is StagingTracer and a.trace is self else self.atom(a)
+            a.variable if type(a) is StagingTracer and a.owner is self else self.atom(a)
             for a in args
         ]
         avals = [a.aval for a in atoms]
@@ -159,8 +159,8 @@ class StagingTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """The variable or literal that stands for any value in this program."""
-        if isinstance(x, StagingTracer) and x.trace is self:
-            return x.var
+        if isinstance(x, StagingTracer) and x.owner is self:
+            return x.variable
         known = self.consts.get(id(x))
         if known is not None:
             return known[0]
@@ -205,17 +205,17 @@ def is_literal(x: Any) -> bool:
 
 def check_live(x: Tracer) -> None:
     """Refuses a tracer whose trace has ended."""
-    trace = x.trace
+    trace = x.owner
     if not trace.closed:
         return
     function = created = ""
-    if isinstance(x, StagingTracer) and x.trace.debug is not None:
-        debug = x.trace.debug
+    if isinstance(x, StagingTracer) and x.owner.debug is not None:
+        debug = x.owner.debug
         function = (
             f"The function being traced when the value leaked was {debug.place} "
             f"traced for {debug.verb}."
         )
-        created = str(x.trace.source_of(x.var) or "")
+        created = str(x.owner.source_of(x.variable) or "")
     name = "DynamicJaxprTracer" if isinstance(x, StagingTracer) else type(x).__name__
     raise errors.leaked(str(x.aval), name, function, created)
 

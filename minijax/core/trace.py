@@ -1,7 +1,7 @@
 """Traces, tracers, and what is current.
 
 `bind` asks the current trace to process a primitive. A transforming trace holds its
-`parent`, unpacks its own tracers (those whose `trace` is itself), treats every other
+`parent`, unpacks its own tracers (those it is the `owner` of), treats every other
 value as a constant, and runs the primitive's rule with `parent` current. That is the
 whole mechanism: there is no stack and there are no levels.
 
@@ -94,16 +94,17 @@ class use_trace:  # reads as a verb in `with use_trace(parent):`
 class Tracer:
     """Stands for a value while a function is traced.
 
-    A subclass adds what its trace knows of the value, and `aval`, its type.
+    A subclass adds what its trace, the `owner`, knows of the value, and `aval`, its
+    type. (The names leave `trace` and `var` to the methods that arrays have.)
     Arithmetic and indexing are installed by `lax.operators`.
     """
 
-    __slots__ = ("__weakref__", "trace")
+    __slots__ = ("__weakref__", "owner")
 
     # Makes `numpy_array * tracer` ask the tracer.
     __array_priority__ = 1000
 
-    trace: Trace
+    owner: Trace
     aval: Any
 
     @property

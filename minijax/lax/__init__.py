@@ -20,6 +20,7 @@ from minijax.lax.arithmetic import (
     square,
     sub,
 )
+from minijax.lax.barrier import optimization_barrier
 from minijax.lax.collectives.all_gather import all_gather, all_gather_p
 from minijax.lax.collectives.all_to_all import all_to_all, all_to_all_p, pswapaxes
 from minijax.lax.collectives.axis_index import axis_index, axis_size
@@ -35,6 +36,8 @@ from minijax.lax.convert import (
     convert_element_type,
     reduce_precision,
 )
+from minijax.lax.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
+from minijax.lax.dot import Precision, batch_matmul, dot, dot_general
 from minijax.lax.gather import GatherDimensionNumbers, GatherScatterMode, gather
 from minijax.lax.gradients import stop_gradient
 from minijax.lax.integers import (
@@ -61,6 +64,16 @@ from minijax.lax.reductions import (
     reduce_sum,
     reduce_xor,
 )
+from minijax.lax.rng import rng_uniform
+from minijax.lax.rules import full_like
+from minijax.lax.scatter import (
+    ScatterDimensionNumbers,
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+)
 from minijax.lax.select import clamp, select, select_n
 from minijax.lax.shapes import (
     broadcast,
@@ -69,7 +82,6 @@ from minijax.lax.shapes import (
     collapse,
     expand_dims,
     full,
-    full_like,
     iota,
     reshape,
     rev,
@@ -88,6 +100,7 @@ from minijax.lax.slicing import (
     slice,
     slice_in_dim,
 )
+from minijax.lax.sorting import sort, top_k
 from minijax.lax.special import digamma, erf, erf_inv, erfc, lgamma
 from minijax.lax.tokens import after_all, after_all_p, create_token, create_token_p
 from minijax.lax.transcendental import (
@@ -115,10 +128,15 @@ from minijax.lax.transcendental import (
     tan,
     tanh,
 )
+from minijax.transforms.control.cond import cond, switch
+from minijax.transforms.control.scan import map, scan
+from minijax.transforms.control.while_loop import fori_loop, while_loop
 
 __all__ = [
     "GatherDimensionNumbers",
     "GatherScatterMode",
+    "Precision",
+    "ScatterDimensionNumbers",
     "abs",
     "acos",
     "acosh",
@@ -138,6 +156,7 @@ __all__ = [
     "atanh",
     "axis_index",
     "axis_size",
+    "batch_matmul",
     "bitcast_convert_type",
     "bitwise_and",
     "bitwise_not",
@@ -153,14 +172,22 @@ __all__ = [
     "collapse",
     "complex",
     "concatenate",
+    "cond",
     "conj",
     "convert_element_type",
     "cos",
     "cosh",
     "create_token",
     "create_token_p",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "digamma",
     "div",
+    "dot",
+    "dot_general",
     "dynamic_index_in_dim",
     "dynamic_slice",
     "dynamic_slice_in_dim",
@@ -176,6 +203,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -192,12 +220,14 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
     "ne",
     "neg",
     "nextafter",
+    "optimization_barrier",
     "pad",
     "pcast",
     "pmax",
@@ -224,8 +254,15 @@ __all__ = [
     "rem",
     "reshape",
     "rev",
+    "rng_uniform",
     "round",
     "rsqrt",
+    "scan",
+    "scatter",
+    "scatter_add",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
     "select",
     "select_n",
     "shift_left",
@@ -236,14 +273,18 @@ __all__ = [
     "sinh",
     "slice",
     "slice_in_dim",
+    "sort",
     "split",
     "sqrt",
     "square",
     "squeeze",
     "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "tile",
+    "top_k",
     "transpose",
+    "while_loop",
 ]

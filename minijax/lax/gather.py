@@ -38,7 +38,7 @@ from minijax.lax.gather_scatter import (
     shifted,
     windows_shape,
 )
-from minijax.lax.rules import cast_together, instantiate
+from minijax.lax.rules import cast_together, instantiate, remembered
 from minijax.lax.shapes import Shape, moveaxis
 from minijax.lowering import dialect
 from minijax.lowering.dialect import attr, i64_array, ir_type, op1, tensor
@@ -100,6 +100,7 @@ gather_p = Primitive("gather")
 
 
 @gather_p.def_abstract_eval
+@remembered
 def _gather_type(
     operand: Any,
     indices: Any,

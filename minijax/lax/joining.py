@@ -22,7 +22,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case
-from minijax.lax.rules import cast_together, check_same_dtypes, instantiate
+from minijax.lax.rules import cast_together, check_same_dtypes, instantiate, remembered
 from minijax.lax.shapes import (
     Shape,
     broadcast,
@@ -116,6 +116,7 @@ concatenate_p = Primitive("concatenate")
 
 
 @concatenate_p.def_abstract_eval
+@remembered
 def _concatenate_type(*operands: Any, dimension: int) -> list[ShapedArray]:
     only_arrays(concatenate_p, operands)
     first = operands[0]
@@ -178,6 +179,7 @@ split_p = Primitive("split")
 
 
 @split_p.def_abstract_eval
+@remembered
 def _split_type(operand: Any, *, sizes: Shape, axis: int) -> list[ShapedArray]:
     only_arrays(split_p, [operand])
     if any(s < 0 for s in sizes):
@@ -294,6 +296,7 @@ unstack_p = Primitive("unstack")
 
 
 @stack_p.def_abstract_eval
+@remembered
 def _stack_type(*operands: Any, axis: int) -> list[ShapedArray]:
     only_arrays(stack_p, operands)
     if len({o.ndim for o in operands}) != 1:
@@ -308,6 +311,7 @@ def _stack_type(*operands: Any, axis: int) -> list[ShapedArray]:
 
 
 @unstack_p.def_abstract_eval
+@remembered
 def _unstack_type(operand: Any, *, axis: int) -> list[ShapedArray]:
     only_arrays(unstack_p, [operand])
     shape = operand.shape[:axis] + operand.shape[axis + 1 :]
@@ -394,6 +398,7 @@ tile_p = Primitive("tile")
 
 
 @tile_p.def_abstract_eval
+@remembered
 def _tile_type(x: Any, *, reps: Shape) -> list[ShapedArray]:
     only_arrays(tile_p, [x])
     if x.ndim != len(reps):

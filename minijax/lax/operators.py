@@ -19,13 +19,20 @@ from minijax.core.errors import tracing as tracing_errors
 from minijax.core.trace import Tracer, typeof
 from minijax.lax import numeric as nm
 from minijax.lax import rearrange as re
-from minijax.lax import scatter as sc
 from minijax.lax import statistics as st
 from minijax.lax.gradients import copy
 from minijax.lax.indexing import rows, take_index, update_index
 from minijax.lax.joining import unstack
 from minijax.lax.outlined import set_jit
 from minijax.lax.promote import as_value, is_array_like
+from minijax.lax.scatter import (
+    scatter,
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_sub,
+)
 from minijax.lax.shapes import full_like
 from minijax.runtime.array import Array
 
@@ -167,49 +174,49 @@ class IndexUpdateRef:
 
     def set(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = values`."""
-        return self._update(self.array, values, sc.scatter, options)
+        return self._update(self.array, values, scatter, options)
 
     def add(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] += values`, for every index, also if repeated."""
-        return self._update(self.array, values, sc.scatter_add, options)
+        return self._update(self.array, values, scatter_add, options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] -= values`."""
-        return self._update(self.array, values, sc.scatter_sub, options)
+        return self._update(self.array, values, scatter_sub, options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] *= values`."""
-        return self._update(self.array, values, sc.scatter_mul, options)
+        return self._update(self.array, values, scatter_mul, options)
 
     mul = multiply
 
     def divide(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] /= values`."""
         ones = full_like(self.array, 1)
-        divisor = self._update(ones, values, sc.scatter_mul, options)
+        divisor = self._update(ones, values, scatter_mul, options)
         return nm.true_divide(self.array, divisor)
 
     def power(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] **= values`."""
         ones = full_like(self.array, 1)
-        exponent = self._update(ones, values, sc.scatter_mul, options)
+        exponent = self._update(ones, values, scatter_mul, options)
         return nm.power(self.array, exponent)
 
     def min(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = minimum(x[index], values)`."""
-        return self._update(self.array, values, sc.scatter_min, options)
+        return self._update(self.array, values, scatter_min, options)
 
     def max(self, values: Any, **options: Any) -> Any:
         """`x` after `x[index] = maximum(x[index], values)`."""
-        return self._update(self.array, values, sc.scatter_max, options)
+        return self._update(self.array, values, scatter_max, options)
 
     def apply(self, fun: Method, **options: Any) -> Any:
         """`x` with `fun` applied at the index, once where an index is repeated."""
         values = fun(take_index(self.array, self.index, **options))
-        return self._update(self.array, values, sc.scatter, options)
+        return self._update(self.array, values, scatter, options)
 
-    def _update(self, x: Any, values: Any, scatter: Method, options: Any) -> Any:
-        return update_index(x, self.index, values, scatter, **options)
+    def _update(self, x: Any, values: Any, update: Method, options: Any) -> Any:
+        return update_index(x, self.index, values, update, **options)
 
 
 # ----------------------------------------------------------------------------- methods
@@ -225,10 +232,11 @@ def _reshape(self: Any, *shape: Any, order: str = "C", out_sharding: Any = None)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    given: Any = _several(*axes) if axes else None
-    if given is not None and not isinstance(given, list | tuple | np.ndarray):
-        given = (given,)
-    return re.transpose(self, given)
+    if not axes or axes == (None,):
+        return re.transpose(self)
+    given = _several(*axes)
+    alone = not isinstance(given, list | tuple | np.ndarray)
+    return re.transpose(self, (given,) if alone else tuple(given))
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:

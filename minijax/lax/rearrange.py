@@ -246,7 +246,7 @@ def _last_two(a: Any, i: int, j: int) -> Any:
 
 def _count(size: int, start: int) -> Any:
     numbers = iota(dtypes.default_dtype("i"), size)
-    return add(numbers, const(numbers, start)) if start else numbers
+    return add(const(numbers, start), numbers) if start else numbers
 
 
 @outlined("trace", static=("axis1", "axis2", "dtype"))

@@ -39,7 +39,13 @@ from minijax.lax.gather_scatter import (
 )
 from minijax.lax.joining import concatenate, cut_type, slice_value
 from minijax.lax.outlined import outlined
-from minijax.lax.rules import cast_together, check_same_dtypes, const, instantiate
+from minijax.lax.rules import (
+    cast_together,
+    check_same_dtypes,
+    const,
+    instantiate,
+    remembered,
+)
 from minijax.lax.scatter import scatter_p
 from minijax.lax.select import select
 from minijax.lax.shapes import (
@@ -111,6 +117,7 @@ slice_p = Primitive("slice")
 
 
 @slice_p.def_abstract_eval
+@remembered
 def _slice_type(
     operand: Any,
     *,
@@ -226,6 +233,7 @@ Config = tuple[tuple[int, int, int], ...]
 
 
 @pad_p.def_abstract_eval
+@remembered
 def _pad_type(
     operand: Any, padding_value: Any, *, padding_config: Config
 ) -> list[ShapedArray]:
@@ -411,6 +419,7 @@ def _check_indices(name: str, index: Sequence[ShapedArray]) -> None:
 
 
 @dynamic_slice_p.def_abstract_eval
+@remembered
 def _dynamic_slice_type(
     operand: Any, *index: Any, slice_sizes: Shape
 ) -> list[ShapedArray]:
@@ -537,6 +546,7 @@ dynamic_update_slice_p = Primitive("dynamic_update_slice")
 
 
 @dynamic_update_slice_p.def_abstract_eval
+@remembered
 def _dynamic_update_slice_type(
     operand: Any, update: Any, *index: Any
 ) -> list[ShapedArray]:

@@ -24,7 +24,12 @@ from minijax.lowering.dialect import op, token_type
 
 
 def create_token(_: Any = None) -> Any:
-    """A new token, which is ordered after nothing. The argument is ignored."""
+    """A new token, which is ordered after nothing. The argument is ignored.
+
+    >>> import minijax
+    >>> minijax.typeof(create_token())
+    AbstractToken()
+    """
     return create_token_p.bind1()
 
 
@@ -32,6 +37,10 @@ def after_all(*operands: Any) -> Any:
     """A token that is ordered after all the tokens given; none at all are enough.
 
     TypeError if an argument is not a token.
+
+    >>> import minijax
+    >>> print(minijax.make_jaxpr(after_all)(create_token()))
+    { lambda ; a:Tok. let b:Tok = after_all a in (b,) }
     """
     for position, x in enumerate(operands):
         if not is_value(x):

@@ -235,9 +235,7 @@ def _wide_integers(
     greatest = np.asarray(dtypes.iinfo(dtype).max, dtype)[()]
     low, high = _as_integers(low), _as_integers(high)
     beyond = gt(high, clip_to(greatest, typeof(high).dtype))
-    low, high = (
-        broadcast_to_rank(clip_to(x, dtype), len(shape)) for x in (low, high)
-    )
+    low, high = (broadcast_to_rank(clip_to(x, dtype), len(shape)) for x in (low, high))
     unsigned = np.dtype(f"uint{dtypes.iinfo(dtype).bits}")
     keys = [index_in_dim(split(key), i, 0, keepdims=False) for i in (0, 1)]
     upper, lower = (random_bits(k, shape, unsigned, out_sharding) for k in keys)
@@ -323,7 +321,9 @@ _exponential = jit(
 )
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
+def gumbel(
+    key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
+) -> Any:
     """Samples of the density `exp(-(x + exp(-x)))`.
 
     `mode` is `"low"`, the default, or `"high"`, which draws more bits and so reaches

@@ -32,7 +32,7 @@ class JVPTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
-        self.trace = trace
+        self.owner = trace
         self.primal = primal
         self.tangent = tangent
 
@@ -69,7 +69,7 @@ class JVPTrace(Trace):
         return [self.pair(p, t) for p, t in zip(outs, tangents_out, strict=True)]
 
     def owns(self, x: Any) -> bool:
-        return type(x) is JVPTracer and x.trace is self
+        return type(x) is JVPTracer and x.owner is self
 
     def pair(self, primal: Any, tangent: Any) -> Any:
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)

@@ -52,7 +52,7 @@ class PartialEvalTrace(Trace):
         return self.staging.process(primitive, args, params)
 
     def is_unknown(self, x: Any) -> bool:
-        return type(x) is StagingTracer and x.trace is self.staging
+        return type(x) is StagingTracer and x.owner is self.staging
 
     def known(self, fun: Callable[..., Any], *args: Any) -> Any:
         """Calls `fun` on known values, in the parent."""

@@ -79,7 +79,7 @@ class BatchTracer(Tracer):
     __slots__ = ("_aval", "dim", "val")
 
     def __init__(self, trace: BatchTrace, val: Any, dim: int):
-        self.trace = trace
+        self.owner = trace
         self.val = val
         self.dim = dim
         self._aval: Any = None
@@ -139,7 +139,7 @@ class BatchTrace(Trace):
     ) -> list[Any]:
         vals, dims, touched = [], [], False
         for a in args:
-            if type(a) is BatchTracer and a.trace is self:
+            if type(a) is BatchTracer and a.owner is self:
                 vals.append(a.val)
                 dims.append(a.dim)
                 touched = True
@@ -160,7 +160,7 @@ class BatchTrace(Trace):
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         """Any value and its mapped dimension, None where it has none."""
-        if type(x) is BatchTracer and x.trace is self:
+        if type(x) is BatchTracer and x.owner is self:
             return x.val, x.dim
         return x, None
 

@@ -181,7 +181,7 @@ def batches(jax: Any) -> Any:
         jax.jit(jax.vmap(f))(stacked),
         text(jax, jax.vmap(f, 1, 2), np.moveaxis(stacked, 0, 1)),
         text(jax, spmd, X.T),
-        text(jax, jax.vmap(_pull(jax, lambda a: _total(jax, f(a)))), stacked),
+        jax.jit(jax.vmap(_pull(jax, lambda a: _total(jax, f(a)))))(stacked),
     ]
 
 

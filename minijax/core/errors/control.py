@@ -28,7 +28,7 @@ def pred_is_none() -> TypeError:
 
 
 def pred_not_scalar(pred: object, what: str) -> TypeError:
-    return TypeError(f"Pred must be a scalar, got {pred} of {what}.")
+    return TypeError(f"Pred must be a scalar, got {pred} of {what}")
 
 
 def pred_type(found: object) -> TypeError:

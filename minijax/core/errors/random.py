@@ -108,7 +108,9 @@ def too_many_bits(shape: Shape) -> NotImplementedError:
 
 def sampler_dtype(function: str, kind: str, dtype: object) -> ValueError:
     """Return the error for a dtype that a distribution does not have."""
-    return ValueError(f"dtype argument to `{function}` must be {kind} dtype, got {dtype}")
+    return ValueError(
+        f"dtype argument to `{function}` must be {kind} dtype, got {dtype}"
+    )
 
 
 def randint_dtype(dtype: object) -> TypeError:

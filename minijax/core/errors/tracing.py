@@ -147,7 +147,8 @@ class NotAValueError(TypeError):
     """Something that is no array, scalar or token was used as a value."""
 
     def __init__(self, value: object):
-        super().__init__(f"Value {value!r} with type {type(value)} is not a valid JAX type")
+        kind = f"{type(value)}" if isinstance(value, str) else f"'{type(value)}'"
+        super().__init__(f"Argument '{value}' of type {kind} is not a valid JAX type")
         self.value = value
 
 

@@ -90,6 +90,11 @@ def all_gather(
       tiled: whether the values are concatenated along `axis`, instead of stacked.
       to: what the result's type says: `'varying'`, `'invarying'` or `'reduced'`.
         Ignored where types do not follow the axis.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2]))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
     """
     if to not in _PRIMITIVES:
         raise errors.all_gather_to(_PRIMITIVES)

@@ -81,6 +81,12 @@ def all_to_all(
     Raises:
       ValueError: axes out of bounds, sizes that do not fit, groups that do not cover.
       NameError: a name that is not bound.
+
+    >>> import numpy as np, minijax
+    >>> rows = np.array([[0, 1], [2, 3]])
+    >>> minijax.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(rows)
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
     """
     groups = as_groups(axis_index_groups)
 
@@ -135,7 +141,14 @@ def _bind(
 def pswapaxes(
     x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None
 ) -> Any:
-    """Swaps a named axis with a dimension of every leaf: an `all_to_all` in place."""
+    """Swaps a named axis with a dimension of every leaf: an `all_to_all` in place.
+
+    >>> import numpy as np, minijax
+    >>> rows = np.array([[0, 1], [2, 3]])
+    >>> minijax.vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(rows)
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 

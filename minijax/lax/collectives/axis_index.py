@@ -37,6 +37,10 @@ def axis_index(axis_name: Any) -> Any:
 
     Several names together count row-major, the first name slowest. NameError if a
     name is not bound.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda _: axis_index("i"), axis_name="i")(np.zeros(3))
+    Array([0, 1, 2], dtype=int32)
     """
     if not isinstance(axis_name, tuple | list):
         return _of(axis_name)
@@ -54,7 +58,12 @@ def _of(name: str) -> Any:
 
 
 def axis_size(axis_name: Any) -> int:
-    """The size of a named axis, or of several together, as a Python int."""
+    """The size of a named axis, or of several together, as a Python int.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda _: axis_size("i"), axis_name="i")(np.zeros(3))
+    Array([3, 3, 3], dtype=int32, weak_type=True)
+    """
     return group_size(as_names(axis_name), as_groups(None))
 
 

@@ -59,6 +59,13 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
       to: `'varying'`, `'unreduced'` or `'reduced'`.
 
     Raises ValueError if no such cast exists: see the table above.
+
+    >>> import numpy as np, minijax
+    >>> from minijax.sharding import PartitionSpec as P
+    >>> mesh = minijax.make_mesh((2,), ("i",))
+    >>> f = lambda x: pcast(x, "i", to="varying")
+    >>> minijax.shard_map(f, mesh=mesh, in_specs=P(), out_specs=P("i"))(np.ones(1))
+    Array([1., 1.], dtype=float32)
     """
     if isinstance(axis_name, set | frozenset):
         raise errors.pcast_set(axis_name)
@@ -84,6 +91,14 @@ def pvary(x: Any, axis_name: Any) -> Any:
         return x
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     return tree_map(lambda leaf: bind_cast(pvary_p, leaf, names), x)
+
+
+def vary_unreduced_cast(x: Any, axis_name: Any) -> Any:
+    """Casts every leaf of `x` from varying to unreduced: a sum still to be made."""
+    if not axis_name:
+        return x
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    return tree_map(lambda leaf: bind_cast(vary_unreduced_cast_p, leaf, names), x)
 
 
 def bind_cast(primitive: Primitive, x: Any, names: tuple[str, ...]) -> Any:

@@ -35,12 +35,22 @@ from minijax.lax.collectives.psum import (
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The elementwise maximum of every leaf over named axes; arguments as in `psum`."""
+    """The elementwise maximum of every leaf over named axes; arguments as in `psum`.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1, 2, 4]))
+    Array([4, 4, 4], dtype=int32)
+    """
     return _extreme(pmax_p, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The elementwise minimum of every leaf over named axes; arguments as in `psum`."""
+    """The elementwise minimum of every leaf over named axes; arguments as in `psum`.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda x: pmin(x, "i"), axis_name="i")(np.array([1, 2, 4]))
+    Array([1, 1, 1], dtype=int32)
+    """
     return _extreme(pmin_p, x, axis_name, axis_index_groups)
 
 

@@ -58,6 +58,11 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
       TypeError: `perm` is not a list or tuple.
       ValueError: an index twice, or out of range.
       RuntimeError: names in another order than the mesh axes.
+
+    >>> import minijax
+    >>> f = lambda x: ppermute(x, "i", [(0, 1), (1, 2)])
+    >>> minijax.vmap(f, axis_name="i")(np.array([7, 8, 9]))
+    Array([0, 7, 8], dtype=int32)
     """
     names = as_names(axis_name)
     if not isinstance(perm, list | tuple):
@@ -72,7 +77,13 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Device `i` gets the value of device `perm[i]`."""
+    """Device `i` gets the value of device `perm[i]`.
+
+    >>> import minijax
+    >>> f = lambda x: pshuffle(x, "i", [2, 0, 1])
+    >>> minijax.vmap(f, axis_name="i")(np.array([7, 8, 9]))
+    Array([9, 7, 8], dtype=int32)
+    """
     if set(perm) != set(range(len(perm))):
         raise errors.not_a_permutation(perm)
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])

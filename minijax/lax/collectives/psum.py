@@ -48,6 +48,7 @@ from minijax.lax.collectives.axes import (
     typed,
     untyped,
 )
+from minijax.lax.collectives.axis_index import axis_index
 from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
     batch_collective,
@@ -63,6 +64,7 @@ from minijax.lax.collectives.primitives import (
 from minijax.lax.convert import convert_element_type
 from minijax.lax.rules import const
 from minijax.lax.shapes import broadcast_in_dim, moveaxis, sum_over
+from minijax.lax.slicing import dynamic_index_in_dim
 from minijax.lowering import dialect
 
 Axes = tuple[Any, ...]
@@ -81,8 +83,9 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Returns:
       Arrays of the shapes of `x`, less the dimensions summed over.
 
-    >>> psum(np.ones(2), ())
-    array([1., 1.])
+    >>> import minijax
+    >>> minijax.vmap(lambda x: psum(x, "i"), axis_name="i")(np.array([1, 2, 4]))
+    Array([7, 7, 7], dtype=int32)
     """
     axes = as_names(axis_name)
     if not axes:
@@ -139,10 +142,21 @@ def _sum_of_constant(x: Any, axes: Axes, size: int | None) -> Any:
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The mean of every leaf over named axes: `psum` divided by the number of devices.
 
-    With groups of unequal size each is divided by the size of the first.
+    Groups of unequal size are each divided by their own.
+
+    >>> import numpy as np, minijax
+    >>> minijax.vmap(lambda x: pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([2., 2.], dtype=float32)
     """
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    n = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    groups = as_groups(axis_index_groups)
+    if groups is not None and len({len(g) for g in groups}) > 1:
+        members = sorted((i, len(g)) for g in groups for i in g)
+        sizes = np.array([size for _, size in members], np.int32)
+        mine = axis_index(as_names(axis_name))
+        n = dynamic_index_in_dim(sizes, mine, keepdims=False)
+    else:
+        n = psum(1, axis_name, axis_index_groups=groups)
     return tree_map(lambda v: v / n, total)
 
 

@@ -160,7 +160,7 @@ def _as_bool(pred: Any) -> Any:
     if is_token(aval):
         raise errors.pred_type(aval)
     if aval.shape:
-        raise errors.pred_not_scalar(pred, f"shape {aval.shape}")
+        raise errors.pred_not_scalar(pred, f"shape {aval.shape}.")
     kind = aval.dtype.kind
     if kind == "b":
         return pred
@@ -285,9 +285,7 @@ def _partial_eval(trace: PartialEvalTrace, args: Any, *, branches: Branches) -> 
     )
     known = [not u for u in unknown]
     known_operands = chosen(operands, known)
-    results = trace.known(
-        cond_p.bind, index, *known_operands, branches=split.known
-    ) if split.known[0].outvars or split.effects else []
+    results = trace.known(split.bind_known, index, known_operands)
     count = split.out_unknown.count(False)
     with use_trace(trace.staging):
         late = cond_p.bind(
@@ -327,7 +325,11 @@ class _Split:
             self._unknown_branch(s, p, slots)
             for s, p in zip(splits, places, strict=True)
         )
-        self.effects = any(b.effects for b in known)
+
+    def bind_known(self, index: Any, operands: list[Any]) -> list[Any]:
+        """The known results and then the residuals."""
+        idle = not any(b.outvars or b.effects for b in self.known)
+        return [] if idle else cond_p.bind(index, *operands, branches=self.known)
 
     def _unknown_branch(
         self, split: PartialEvalJaxpr, places: list[int], slots: list[Any]

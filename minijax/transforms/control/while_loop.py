@@ -19,6 +19,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -200,7 +201,7 @@ def fori_loop(
     bounds = _known_bounds(lower, upper)
     if bounds is not None:
         (_, result), _ = scan(
-            partial(_scan_body, body_fun),
+            _around(body_fun, _scan_body),
             (bounds[0], init_val),
             None,
             length=max(bounds[1] - bounds[0], 0),
@@ -214,7 +215,7 @@ def fori_loop(
         for x, a in zip((lower, upper), avals, strict=True)
     ]
     init = (lower, upper, init_val)
-    return while_loop(_fori_cond, partial(_while_body, body_fun), init)[2]
+    return while_loop(_fori_cond, _around(body_fun, _while_body), init)[2]
 
 
 def _index_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
@@ -234,6 +235,23 @@ def _known_bounds(lower: Any, upper: Any) -> tuple[int, int] | None:
         return operator.index(int(known[0])), operator.index(int(known[1]))
     except TypeError:
         return None
+
+
+# Loop bodies around users' functions: the same for the same, to be traced only once.
+_bodies: WeakKeyDictionary[Any, dict[Any, Function]] = WeakKeyDictionary()
+
+
+def _around(fun: Function, wrapper: Function) -> Function:
+    """`wrapper` of `fun`, which it refers to weakly, as it is kept with it."""
+    try:
+        memo, known = _bodies.setdefault(fun, {}), ref(fun)
+    except TypeError:
+        return partial(wrapper, fun)
+
+    def body(loop_carry: Any, *rest: Any) -> Any:
+        return wrapper(known(), loop_carry, *rest)
+
+    return memo.setdefault(wrapper, body)
 
 
 def _fori_cond(carry: Any) -> Any:
@@ -416,14 +434,14 @@ def _partial_eval(trace: PartialEvalTrace, args: Any, **params: Any) -> list[Any
     if cond_split.out_unknown[0] or not known_carry:
         return late
     known = [not u for u in [*cond_unknown, *consts_unknown, *carry_unknown]]
-    early = trace.known(
+    bind_known = partial(
         while_p.bind,
-        *chosen(args, known),
         cond_nconsts=cond_unknown.count(False),
         cond_jaxpr=rearranged(cond_split.known, None, [0]),
         body_nconsts=consts_unknown.count(False),
         body_jaxpr=rearranged(known_body, None, range(known_carry)),
     )
+    early = trace.known(bind_known, *chosen(args, known))
     return merged(carry_unknown, early, chosen(late, carry_unknown))
 
 

@@ -91,7 +91,8 @@ def test_unbatched_operand(groups):
     stacked = np.broadcast_to(x, (4, *x.shape))
     expected = expected_of(World(ONE), stacked, "i", groups)
     f = all_of_them("i", groups)
-    got = jax.vmap(lambda _, v: f(v), in_axes=(0, None), axis_name="i")(np.zeros(4), x)
+    rows = jax.vmap(lambda _, v: f(v), in_axes=(0, None), axis_name="i")
+    got = jax.jit(rows)(np.zeros(4), x)
     for name, want in expected.items():
         np.testing.assert_array_equal(np.asarray(got[name]), want, err_msg=name)
 
@@ -205,6 +206,18 @@ def test_pmean(mesh):
     x = numbers(4, 2)
     expected = np.broadcast_to(x.mean(0), (4, 2)).astype(np.float32)
     check(ONE, mesh, lambda v: lax.pmean(v, "i"), expected, x)
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_means_of_groups_of_unequal_size(mesh):
+    groups, x = [[1, 3, 0], [2]], numbers(4, 2) * 3
+    sums = World(ONE).psum(x, "i", axis_index_groups=groups)
+    expected = sums / np.array([3, 3, 1, 3], np.float32)[:, None]
+
+    def f(v):
+        return lax.pmean(v, "i", axis_index_groups=groups)
+
+    check(ONE, mesh, f, expected, x)
 
 
 def test_over_no_name_a_device_is_alone():

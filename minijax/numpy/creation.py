@@ -1,0 +1,510 @@
+"""Arrays made from values, or from nothing but a shape.
+
+Every function returns an array, also under a trace: there a numpy value becomes a
+constant of the program, and a Python scalar a literal.
+
+Upstream: `jax/_src/numpy/array_constructors.py`, `array_creation.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minijax.core import dtypes
+from minijax.core.avals import abstract_token
+from minijax.core.errors import dtypes as dtype_errors
+from minijax.core.errors import numpy as errors
+from minijax.core.pytree import tree_leaves
+from minijax.core.trace import is_value, typeof
+from minijax.lax import shapes
+from minijax.lax.arithmetic import add, div, floor, mul, sub
+from minijax.lax.compare import eq, ge
+from minijax.lax.convert import convert
+from minijax.lax.gradients import copy as lax_copy
+from minijax.lax.joining import concatenate
+from minijax.lax.numeric import where
+from minijax.lax.outlined import outlined
+from minijax.lax.promote import as_arrays, as_value, broadcast_arrays
+from minijax.lax.rearrange import diagonal
+from minijax.lax.select import select
+from minijax.lax.shapes import (
+    broadcasted_iota,
+    canonicalize_shape,
+    expand_dims,
+    is_array,
+)
+from minijax.lax.shapes import full_like as lax_full_like
+from minijax.lax.slicing import pad
+from minijax.numpy.joining import stack
+from minijax.runtime.placement import device_put as put_value
+from minijax.transforms.place import device_put
+
+# ---------------------------------------------------------------------- from values
+
+
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """An array of a value, a numpy array, or a nested list of such things.
+
+    A Python number gives a weakly typed scalar. TypeError for what is no array of
+    numbers, ValueError for None.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.asarray([1, 2.5])
+    Array([1. , 2.5], dtype=float32)
+    """
+    value = as_value(a)
+    if dtype is not None:
+        dtype = dtypes.canonicalize_user_dtype(dtype, "array")
+    if isinstance(value, list | tuple):
+        out = _of_sequence(value, dtype)
+    elif is_value(value):
+        if typeof(value) is abstract_token:
+            raise dtype_errors.not_an_array_type(a, "object")
+        out = _of_value(value, dtype)
+    elif value is None:
+        raise errors.array_of_none()
+    else:
+        out = _of_value(_numpy(value), dtype)
+    if copy and out is a:
+        out = lax_copy(out)
+    where = device if device is not None else out_sharding
+    return out if where is None else device_put(out, where)
+
+
+def array(
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The same, but always a copy, and with at least `ndmin` dimensions.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.array([[1], [2]], dtype=jnp.int8)
+    Array([[1], [2]], dtype=int8)
+    """
+    out = asarray(object, dtype, copy=copy, device=device, out_sharding=out_sharding)
+    return expand_dims(out, range(ndmin - out.ndim)) if out.ndim < ndmin else out
+
+
+def _numpy(x: Any) -> Any:
+    """Something foreign as a numpy array, if numpy can read numbers from it."""
+    found = np.asarray(x)
+    if not dtypes.is_array_dtype(found.dtype):
+        raise dtype_errors.not_an_array_type(x, found.dtype)
+    return found
+
+
+def _of_value(x: Any, dtype: Any) -> Any:
+    if is_array(x):
+        return x if dtype is None else convert(x, dtype)
+    if dtype is not None:
+        x = _cast(x, dtype)
+    return put_value(x)
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return np.asarray(x, dtype if isinstance(x, int) else None).astype(dtype)
+
+
+def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
+    leaves = [as_value(leaf) for leaf in tree_leaves(x, is_leaf=lambda v: v is None)]
+    if builtins.any(leaf is None for leaf in leaves):
+        raise errors.array_of_none()
+    if builtins.any(is_value(v) and is_array(v) for v in leaves):
+        return stack([asarray(v, dtype) for v in x])
+    for leaf in leaves:
+        _numpy(leaf)
+    if dtype is None:
+        dtype = dtypes.result_type(*leaves) if leaves else dtypes.default_dtype("f")
+    return put_value(np.array(x, dtype))
+
+
+def copy(a: Any) -> Any:
+    """A copy of an array."""
+    return array(a)
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """Elements converted to a dtype."""
+    return asarray(x).astype(dtype)
+
+
+# --------------------------------------------------------------- filled with a value
+
+
+def _made(x: Any) -> Any:
+    """A scalar that lax left to the trace, as an array."""
+    return x if is_array(x) else put_value(x)
+
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """An array that holds one value everywhere, or an array broadcast to `shape`.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.full((2,), 7)
+    Array([7, 7], dtype=int32, weak_type=True)
+    """
+    (fill_value,) = as_arrays("full", fill_value)
+    if dtype is not None:
+        dtype = dtypes.canonicalize_user_dtype(dtype, "full")
+    if typeof(fill_value).shape:
+        value = asarray(fill_value, dtype)
+        out = shapes.broadcast_to(value, canonicalize_shape(shape))
+        out = out if out_sharding is None else device_put(out, out_sharding)
+    else:
+        out = _made(shapes.full(shape, fill_value, dtype, sharding=out_sharding))
+    return out if device is None else device_put(out, device)
+
+
+def zeros(
+    shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """An array of zeros, of dtype float32 by default.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.zeros((2,))
+    Array([0., 0.], dtype=float32)
+    """
+    kind = float if dtype is None else dtype
+    return full(shape, 0, kind, device=device, out_sharding=out_sharding)
+
+
+def ones(
+    shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """An array of ones, of dtype float32 by default.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.ones(2, jnp.int32)
+    Array([1, 1], dtype=int32)
+    """
+    kind = float if dtype is None else dtype
+    return full(shape, 1, kind, device=device, out_sharding=out_sharding)
+
+
+def empty(
+    shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """The same as `zeros`: there is no memory that was not written."""
+    return zeros(shape, dtype, device=device, out_sharding=out_sharding)
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """An array like `a`, in shape, dtype and Explicit sharding, that holds one value.
+
+    `a` may also be anything that has a shape and a dtype.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.full_like(jnp.zeros(2), 3)
+    Array([3., 3.], dtype=float32)
+    """
+    if dtype is not None:
+        dtype = dtypes.canonicalize_user_dtype(dtype, "full_like")
+    if not is_value(a) and hasattr(a, "shape") and hasattr(a, "dtype"):
+        sizes = a.shape if shape is None else shape
+        kind = a.dtype if dtype is None else dtype
+        return full(sizes, fill_value, kind, device=device, out_sharding=out_sharding)
+    (a,) = as_arrays("full_like", a)
+    (value,) = as_arrays("full_like", fill_value)
+    if typeof(value).shape:
+        aval = typeof(a)
+        sizes = aval.shape if shape is None else shape
+        return full(sizes, value, aval.dtype if dtype is None else dtype)
+    sizes = None if shape is None else canonicalize_shape(shape)
+    out = _made(lax_full_like(a, value, dtype, sizes, out_sharding))
+    return out if device is None else device_put(out, device)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:
+    """An array of zeros of the shape and dtype of `a`."""
+    return full_like(a, 0, dtype, shape, **where)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:
+    """An array of ones of the shape and dtype of `a`."""
+    return full_like(a, 1, dtype, shape, **where)
+
+
+def empty_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:
+    """The same as `zeros_like`."""
+    return full_like(a, 0, dtype, shape, **where)
+
+
+# ----------------------------------------------------------------------- sequences
+
+
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Numbers from `start` up to, not including, `stop`; of one argument, up to that.
+
+    The arguments must be known when traced.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.arange(1, 7, 2)
+    Array([1, 3, 5], dtype=int32)
+    """
+    given = [v for v in (start, stop, step) if v is not None]
+    if dtype is None:
+        dtype = dtypes.result_type(*given)
+    else:
+        dtype = dtypes.canonicalize_user_dtype(dtype, "arange")
+    start, stop, step = (None if v is None else _known(v) for v in (start, stop, step))
+    if stop is None:
+        start, stop = 0, start
+    step = 1 if step is None else step
+    if step == 0:
+        raise errors.step_zero()
+    size = max(0, math.ceil((stop - start) / step))
+    out = broadcasted_iota(dtype, (size,), 0, out_sharding=out_sharding)
+    first, by = (np.asarray(v).astype(dtype)[()] for v in (start, step))
+    if step != 1:
+        out = mul(by, out)
+    if start != 0:
+        out = add(first, out)
+    return out if device is None else device_put(out, device)
+
+
+def _known(x: Any) -> Any:
+    """A bound as a Python number; an error that tells where from if it is traced."""
+    if isinstance(x, int | float):
+        return x
+    integer = dtypes.issubdtype(typeof(x).dtype, np.integer)
+    return operator.index(x) if integer else float(x)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """`num` numbers from `start` to `stop`, at equal distances.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.linspace(0, 1, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    num = operator.index(num)
+    if num < 0:
+        raise errors.negative_samples(num)
+    out, step = _linspace(
+        *as_arrays("linspace", start, stop),
+        num=num,
+        endpoint=endpoint,
+        dtype=dtype,
+        axis=axis,
+    )
+    return (out, step) if retstep else out
+
+
+@outlined("_linspace", static=("num", "endpoint", "dtype", "axis"))
+def _linspace(
+    start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int
+) -> Any:
+    computed = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
+    wanted = computed
+    if dtype is not None:
+        wanted = dtypes.canonicalize_user_dtype(dtype, "linspace")
+        computed = dtypes.to_inexact_dtype(dtypes.result_type(computed, wanted))
+    start, stop = broadcast_arrays(convert(start, computed), convert(stop, computed))
+    parts = num - 1 if endpoint else num
+    count = np.asarray(max(parts, 1), computed)[()]
+    step = div(sub(stop, start), count)
+    if parts < 1:
+        step = lax_full_like(step, np.nan)
+    start, stop = expand_dims(start, (0,)), expand_dims(stop, (0,))
+    if num < 2:
+        out = shapes.broadcast_to(start, (num, *typeof(start).shape[1:]))
+    else:
+        inner = num - 1 if endpoint else num
+        ratio = div(broadcasted_iota(computed, (inner,), 0), count)
+        ratio = expand_dims(ratio, range(1, typeof(start).ndim))
+        rest = sub(np.ones((), computed)[()], ratio)
+        out = add(mul(start, rest), mul(stop, ratio))
+        if endpoint:
+            out = concatenate([out, stop], 0)
+    if dtypes.issubdtype(wanted, np.integer):
+        out = floor(out)
+    out = shapes.moveaxis(out, 0, axis)
+    return convert(out, wanted), step
+
+
+# ------------------------------------------------------------------------ matrices
+
+
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: Any = None, **where: Any
+) -> Any:
+    """A matrix with ones on the diagonal number `k`, and zeros elsewhere.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    shape = (operator.index(N), operator.index(N if M is None else M))
+    kind = _float_by_default(dtype, "eye")
+    row, column = _places(shape)
+    on = eq(add(row, _offset(k)), column)
+    out = convert(on, kind)
+    return device_put(out, *where.values()) if where else out
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """A square matrix with ones on its diagonal."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """A matrix with ones on and below the diagonal number `k`."""
+    shape = (operator.index(N), operator.index(N if M is None else M))
+    return convert(_on_or_below(shape, k), _float_by_default(dtype, "tri"))
+
+
+def _float_by_default(dtype: Any, name: str) -> Any:
+    return dtypes.canonicalize_user_dtype(float if dtype is None else dtype, name)
+
+
+def _places(shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The row and column number of each element."""
+    kind = np.dtype(np.int32)
+    row, column = (broadcasted_iota(kind, shape, i) for i in (0, 1))
+    return row, column
+
+
+def _offset(k: Any) -> Any:
+    return np.int32(operator.index(k))
+
+
+def _on_or_below(shape: tuple[int, ...], k: int) -> Any:
+    row, column = _places(shape)
+    return ge(add(row, _offset(k)), column)
+
+
+@outlined("tril", static=("k",))
+def tril(m: Any, k: int = 0) -> Any:
+    """The elements of a matrix on and below the diagonal number `k`, else zeros.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.tril(jnp.ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    (m,) = as_arrays("tril", m)
+    if typeof(m).ndim < 2:
+        raise errors.triangle_rank("tril")
+    mask = _on_or_below(typeof(m).shape[-2:], k)
+    return select(_spread(mask, m), m, lax_full_like(m, 0))
+
+
+@outlined("triu", static=("k",))
+def triu(m: Any, k: int = 0) -> Any:
+    """The elements of a matrix on and above the diagonal number `k`, else zeros."""
+    (m,) = as_arrays("triu", m)
+    if typeof(m).ndim < 2:
+        raise errors.triangle_rank("triu")
+    mask = _on_or_below(typeof(m).shape[-2:], k - 1)
+    return select(_spread(mask, m), lax_full_like(m, 0), m)
+
+
+def _spread(mask: Any, m: Any) -> Any:
+    return shapes.broadcast_to(mask, typeof(m).shape)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The matrix with this diagonal; of a matrix, its diagonal.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.diag(jnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    """
+    (v,) = as_arrays("diag", v)
+    return _diag(v, k=operator.index(k))
+
+
+@outlined("_diag", static=("k",))
+def _diag(v: Any, *, k: int) -> Any:
+    ndim = typeof(v).ndim
+    if ndim == 2:
+        return diagonal(v, offset=k)
+    if ndim != 1:
+        raise errors.diagonal_rank(ndim)
+    zero = np.zeros((), typeof(v).dtype)[()]
+    v = pad(v, zero, ((max(0, k), max(0, -k), 0),))
+    (size,) = typeof(v).shape
+    row, column = _places((size, size))
+    # The element in the row i is v[i], and above the diagonal that in column i.
+    along = expand_dims(v, (1,) if k <= 0 else (0,))
+    return where(eq(add(row, _offset(k)), column), along, zero)
+
+
+def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False) -> list[Any]:
+    """The coordinates of a grid, an array for each axis.
+
+    >>> import minijax.numpy as jnp
+    >>> x, y = jnp.meshgrid(jnp.arange(3), jnp.arange(2))
+    >>> x.shape
+    (2, 3)
+    """
+    if indexing not in ("xy", "ij"):
+        raise errors.meshgrid_indexing(indexing)
+    arrays = as_arrays("meshgrid", *xi)
+    if builtins.any(typeof(a).ndim > 1 for a in arrays):
+        raise errors.meshgrid_rank()
+    order = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) >= 2:
+        order[:2] = [1, 0]
+    sizes = [int(np.prod(typeof(a).shape)) for a in arrays]
+    full_shape = [sizes[i] for i in order]
+    out = []
+    for i, a in enumerate(arrays):
+        shape = [1] * len(arrays) if sparse else full_shape
+        shape[order[i] : order[i] + 1] = [sizes[i]]
+        flat = shapes.reshape(a, (sizes[i],))
+        out.append(shapes.broadcast_in_dim(flat, shape, (order[i],)))
+    return out
