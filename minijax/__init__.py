@@ -4,7 +4,7 @@ Names only: the public API. Start reading at `docs/index.md`.
 """
 
 from minijax import lax  # isort: skip - the pages come before what uses them
-from minijax import numpy, sharding, tree
+from minijax import numpy, random, sharding, tree
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.errors import tracing as errors
 from minijax.core.trace import set_bottom_trace, typeof

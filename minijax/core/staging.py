@@ -35,7 +35,14 @@ from minijax.core.pytree import (
     tree_unflatten,
 )
 from minijax.core.source import Source, user_source
-from minijax.core.trace import Trace, Tracer, is_value, typeof, use_trace
+from minijax.core.trace import (
+    Trace,
+    Tracer,
+    is_value,
+    plain_type,
+    typeof,
+    use_trace,
+)
 
 set_printer(jaxpr_text, eqn_text)
 
@@ -88,6 +95,7 @@ class StagingTracer(Tracer):
     """A value that the traced program will compute: a variable of the jaxpr."""
 
     __slots__ = ("aval", "variable")
+    shown_as = "DynamicJaxprTracer"
 
     owner: StagingTrace
 
@@ -216,8 +224,7 @@ def check_live(x: Tracer) -> None:
             f"traced for {debug.verb}."
         )
         created = str(x.owner.source_of(x.variable) or "")
-    name = "DynamicJaxprTracer" if isinstance(x, StagingTracer) else type(x).__name__
-    raise errors.leaked(str(x.aval), name, function, created)
+    raise errors.leaked(plain_type(x.aval), x.shown_as, function, created)
 
 
 def stage(

@@ -106,6 +106,8 @@ class Tracer:
 
     owner: Trace
     aval: Any
+    #: What messages call it: upstream's name for this kind of tracer.
+    shown_as = "Tracer"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -129,11 +131,11 @@ class Tracer:
 
     @property
     def sharding(self) -> NoReturn:
-        raise errors.no_sharding_on_tracer(_plain(self.aval))
+        raise errors.no_sharding_on_tracer(plain_type(self.aval))
 
     def _array_type(self, attribute: str) -> ShapedArray:
         if isinstance(self.aval, AbstractToken):
-            raise errors.token_has_no(type(self).__name__, attribute)
+            raise errors.token_has_no(self.shown_as, attribute)
         return self.aval
 
     def concrete(self) -> Any:
@@ -153,7 +155,7 @@ class Tracer:
         raise errors.unhashable(type(self).__name__)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise errors.array_conversion(_plain(self.aval), self.origin())
+        raise errors.array_conversion(plain_type(self.aval), self.origin())
 
     def __bool__(self) -> bool:
         self._check_one_element("truth")
@@ -185,16 +187,16 @@ class Tracer:
     def _concrete_or(self, error: Any) -> Any:
         value = self.concrete()
         if value is None:
-            raise error(_plain(self.aval), self.origin())
+            raise error(plain_type(self.aval), self.origin())
         return value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aval})"
 
 
-def _plain(aval: Any) -> str:
+def plain_type(aval: Any) -> str:
     """A type as errors say it: with the dtype's long name, and without weakness."""
-    return str(aval).removeprefix("~")
+    return "Tok" if isinstance(aval, AbstractToken) else str(aval).removeprefix("~")
 
 
 # ------------------------------------------------------------ types of values

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes, rules
-from minijax.core.avals import ShapedArray, abstract_token
+from minijax.core.avals import NO_MANUAL, ShapedArray, abstract_token
 from minijax.core.errors import operands as errors
 from minijax.core.jaxpr import Jaxpr
 from minijax.core.linear import Zero, is_undefined, zero_tangent
-from minijax.core.mesh import NamedSharding, get_abstract_mesh
+from minijax.core.mesh import NamedSharding, get_abstract_mesh, use_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.staging import stage
 from minijax.core.trace import axis_env, is_evaluating, typeof
@@ -524,7 +524,12 @@ def _stage(fun: Callable[..., Any], avals: Any, params: dict[str, Any]) -> Jaxpr
         outs = fun(*xs, **params)
         return list(outs) if isinstance(outs, (list, tuple)) else [outs]
 
-    jaxpr, consts = stage(flat, avals)
+    # Inside of a shard_map the mesh in force is its own, with Manual axes. Casts lower
+    # to nothing, so what the operands vary over is left out.
+    arrays = [a for a in avals if isinstance(a, ShapedArray)]
+    meshes = (a.mesh for a in arrays if not a.mesh.empty)
+    with use_abstract_mesh(next(meshes, get_abstract_mesh())):
+        jaxpr, consts = stage(flat, [a.update(manual=NO_MANUAL) for a in arrays])
     if consts:
         raise ValueError(f"{fun} uses array constants, which a lowering cannot hold")
     return jaxpr

@@ -184,12 +184,13 @@ def _select_batch(axis: Any, args: Any, dims: Any) -> Any:
             return [select_n(which, *cases)], [at]
         if dim is not None and len(shape) == 1:  # one choice for each mapped element
             return [select_n(_along(which, cases[0], at), *cases)], [at]
+    shared = dim is None and not shape
+    which = which if shared else batch_front(which, axis.size, dim)
     cases = [
         batch_front(c, axis.size, d) for c, d in zip(cases, case_dims, strict=True)
     ]
-    if dim is None and not shape:
+    if shared:
         return [select_n(which, *cases)], [0]
-    which = batch_front(which, axis.size, dim)
     if len(typeof(which).shape) < len(typeof(cases[0]).shape):
         which = _along(which, cases[0], 0)
     return [select_n(which, *cases)], [0]

@@ -153,7 +153,8 @@ def broadcast_in_dim(
     """
     out_sharding = canonicalize_sharding(out_sharding)
     ndim = len(typeof(operand).shape)
-    if ndim == len(shape) and not ndim and is_array(operand) and out_sharding is None:
+    typed = is_array(operand) or isinstance(operand, np.generic)
+    if ndim == len(shape) and not ndim and typed and out_sharding is None:
         return operand
     return broadcast_in_dim_p.bind1(
         operand,

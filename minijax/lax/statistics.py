@@ -24,7 +24,12 @@ from minijax.lax.convert import convert
 from minijax.lax.integers import bitwise_and, bitwise_or
 from minijax.lax.numeric import greater, not_equal, where
 from minijax.lax.outlined import outlined
-from minijax.lax.promote import as_arrays, broadcast_arrays, cast
+from minijax.lax.promote import (
+    as_arrays,
+    broadcast_arrays,
+    cast,
+    promote_dtypes_numeric,
+)
 from minijax.lax.rules import real_dtype
 from minijax.lax.shapes import canonicalize_axis, expand_dims, reshape
 from minijax.lax.transcendental import sqrt
@@ -134,7 +139,7 @@ def sum(
     promote_integers: bool = True,
 ) -> Any:
     """The sum of elements; of small integers and booleans, a default integer."""
-    (a,) = as_arrays("sum", a)
+    (a,) = promote_dtypes_numeric(*as_arrays("sum", a))
     wanted = _result_dtype("sum", a, dtype, promote_integers)
     return _reduce(
         "sum",
@@ -163,7 +168,7 @@ def prod(
     promote_integers: bool = True,
 ) -> Any:
     """The product of elements."""
-    (a,) = as_arrays("prod", a)
+    (a,) = promote_dtypes_numeric(*as_arrays("prod", a))
     wanted = _result_dtype("prod", a, dtype, promote_integers)
     return _reduce(
         "prod",

@@ -129,12 +129,13 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     leaves = [as_value(leaf) for leaf in tree_leaves(x, is_leaf=lambda v: v is None)]
     if builtins.any(leaf is None for leaf in leaves):
         raise errors.array_of_none()
-    if builtins.any(is_value(v) and is_array(v) for v in leaves):
-        return stack([asarray(v, dtype) for v in x])
     for leaf in leaves:
-        _numpy(leaf)
+        if not is_value(leaf):
+            _numpy(leaf)
     if dtype is None:
         dtype = dtypes.result_type(*leaves) if leaves else dtypes.default_dtype("f")
+    if builtins.any(is_value(v) and is_array(v) for v in leaves):
+        return stack([asarray(v, dtype) for v in x])
     return put_value(np.array(x, dtype))
 
 
@@ -473,14 +474,13 @@ def _diag(v: Any, *, k: int) -> Any:
     if ndim == 2:
         return diagonal(v, offset=k)
     if ndim != 1:
-        raise errors.diagonal_rank(ndim)
+        raise errors.diagonal_rank()
     zero = np.zeros((), typeof(v).dtype)[()]
-    v = pad(v, zero, ((max(0, k), max(0, -k), 0),))
+    v = pad(v, zero, ((max(0, -k), max(0, k), 0),))
     (size,) = typeof(v).shape
     row, column = _places((size, size))
-    # The element in the row i is v[i], and above the diagonal that in column i.
-    along = expand_dims(v, (1,) if k <= 0 else (0,))
-    return where(eq(add(row, _offset(k)), column), along, zero)
+    on = eq(add(row, _offset(k)), column)
+    return where(on, expand_dims(v, (1,)), zero)
 
 
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False) -> list[Any]:

@@ -15,10 +15,10 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.trace import typeof
 from minijax.lax import arithmetic as ar
-from minijax.lax import compare, integers, parts, special
+from minijax.lax import compare, integers, numeric, parts
 from minijax.lax import transcendental as tr
 from minijax.lax.convert import bitcast_convert_type, convert
-from minijax.lax.numeric import conjugate, imag, negative, real, where
+from minijax.lax.numeric import conjugate, imag, real, where
 from minijax.lax.outlined import outlined
 from minijax.lax.promote import (
     as_arrays,
@@ -166,6 +166,16 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     difference = select(undefined, full_like(difference, 0), difference)
     out = ar.add(high, tr.log1p(tr.exp(difference)))
     return select(undefined, ar.add(x1, x2), out)
+
+
+def clip(arr: Any, /, min: Any = None, max: Any = None) -> Any:
+    """Elements kept between `min` and `max`, either of which may be None.
+
+    >>> import minijax.numpy as jnp
+    >>> jnp.clip(jnp.arange(4), 1, 2)
+    Array([1, 1, 2, 2], dtype=int32)
+    """
+    return numeric.clip(arr, min=min, max=max)
 
 
 # ------------------------------------------------------------------------ rounding
@@ -361,6 +371,4 @@ def sinc(x: Any, /) -> Any:
     return where(is_zero, full_like(x, 1), ar.div(tr.sin(scaled), scaled))
 
 
-erf = _inexact("erf", special.erf, "The error function.")
 conj = conjugate
-neg = negative

@@ -56,8 +56,10 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: None = None, dtype: Any = N
            [0., 1.]], dtype=float32)
     """
     xs = _arrays("stack", arrays)
-    if any(typeof(x).shape != typeof(xs[0]).shape for x in xs):
-        raise errors.stack_shapes()
+    first = typeof(xs[0]).shape
+    for x in xs:
+        if typeof(x).shape != first:
+            raise errors.stack_shapes(first, typeof(x).shape)
     xs = [x.astype(dtype) for x in xs] if dtype is not None else promote_dtypes(*xs)
     return joining.stack(xs, operator.index(axis))
 
@@ -154,7 +156,7 @@ def _cut(name: str, ary: Any, where: Any, axis: int, equal: bool) -> list[Any]:
     else:
         count = operator.index(where)
         if equal and size % count:
-            raise errors.unequal_split()
+            raise errors.unequal_split(size % count)
         part, longer = divmod(size, count)
         sizes = [part + 1] * longer + [part] * (count - longer)
     return list(joining.split(ary, sizes, at))

@@ -146,13 +146,9 @@ def einsum(
     arrays = as_arrays("einsum", *operands)
     terms, output = _parsed(subscripts, [typeof(x).ndim for x in arrays])
     sizes = _sizes(terms, [typeof(x).shape for x in arrays])
-    pairs = [_prepared(x, t, sizes) for x, t in zip(arrays, terms, strict=True)]
-    pairs = [
-        (x, labels)
-        for x, (_, labels) in zip(
-            promote_dtypes(*(x for x, _ in pairs)), pairs, strict=True
-        )
-    ]
+    prepared = [_prepared(x, t, sizes) for x, t in zip(arrays, terms, strict=True)]
+    promoted = promote_dtypes(*(x for x, _ in prepared))
+    pairs = [(x, t) for x, (_, t) in zip(promoted, prepared, strict=True)]
     x, labels = pairs[0]
     for i, (y, others) in enumerate(pairs[1:], 2):
         later = set(output).union(*(t for _, t in pairs[i:]))
@@ -256,8 +252,8 @@ def _summed(x: Any, labels: str, needed: set[str]) -> tuple[Any, str]:
 
 
 def _as_output(x: Any, labels: str, output: str, sizes: dict[str, int]) -> Any:
-    """The dimensions in the order asked for; those that all operands lack are repeated."""
-    missing = [c for c in output if c not in labels]
+    """The dimensions in the order asked for."""
+    missing = [c for c in output if c not in labels]  # of size 1 in every operand
     if missing:
         shape = (*(sizes[c] for c in missing), *typeof(x).shape)
         x = shapes.broadcast_to(x, shape)

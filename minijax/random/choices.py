@@ -17,14 +17,16 @@ from minijax.core.errors import random as errors
 from minijax.core.trace import typeof
 from minijax.lax.arithmetic import add, sub
 from minijax.lax.convert import convert_element_type
+from minijax.lax.promote import broadcast_shapes
+from minijax.lax.rearrange import take
 from minijax.lax.shapes import canonicalize_axis, canonicalize_shape, expand_dims
 from minijax.lax.shapes import reshape as reshape_to
 from minijax.lax.slicing import index_in_dim, slice_in_dim
 from minijax.lax.sorting import sort_key_val, top_k
+from minijax.lax.statistics import argmax, cumsum
 from minijax.lax.transcendental import log
 from minijax.numpy.creation import arange, asarray, zeros
-from minijax.numpy.reductions import argmax, cumsum
-from minijax.numpy.searching import searchsorted, take
+from minijax.numpy.searching import searchsorted
 from minijax.numpy.shaping import moveaxis
 from minijax.random.keys import UINT32, check_key, random_bits, split
 from minijax.random.samplers import gumbel, randint, uniform
@@ -162,7 +164,7 @@ def categorical(
     logits = asarray(logits)
     batch = tuple(np.delete(logits.shape, axis).tolist())
     shape = batch if shape is None else canonicalize_shape(shape)
-    result = np.broadcast_shapes(shape, batch)
+    result = broadcast_shapes(shape, batch)
     if result != shape:
         raise errors.parameter_shapes("categorical", result, shape)
     axis = canonicalize_axis(axis, logits.ndim)

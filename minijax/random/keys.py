@@ -8,8 +8,8 @@ primitives; its older `PRNGKey` returns what is returned here.)
 
 Bits come from a *counter*: element number `i` of an array is a hash of the key and of
 `i`. So each device can compute its own part of a sharded array, and no draw depends on
-another. The hash is `lax/threefry.py`, and all results are, bit by bit, those of upstream
-with its default settings.
+another. The hash is in `lax/threefry.py`, and all results are, bit by bit, those of
+upstream with its default settings.
 
 Upstream: `jax/_src/random/threefry2x32.py`, `jax/_src/random/prng.py`.
 """
@@ -37,6 +37,7 @@ from minijax.lax.joining import stack
 from minijax.lax.shapes import broadcasted_iota, canonicalize_shape, full
 from minijax.lax.slicing import index_in_dim
 from minijax.lax.threefry import UINT32, threefry2x32
+from minijax.numpy.creation import asarray
 from minijax.transforms.jit import jit
 
 # -------------------------------------------------------------------------- counts
@@ -100,6 +101,8 @@ def _make_key(name: str, seed: Any, impl: str | None) -> Any:
     if isinstance(seed, np.generic):
         wide = seed.dtype
         seed = seed.astype(dtypes.canonicalize_dtype(wide))
+    if not is_value(seed):
+        seed = asarray(seed)
     aval = typeof(seed)
     if aval.shape:
         raise errors.seed_not_scalar(name, aval.shape)
@@ -192,19 +195,14 @@ def fold_in(key: Any, data: Any) -> Any:
     check_key("fold_in", key)
     if isinstance(data, int) and not 0 <= data < 1 << 32:
         raise errors.fold_in_range(data)
-    if not is_value(data):
-        data = np.asarray(data)
-    shape = np.shape(data) if isinstance(data, int) else typeof(data).shape
-    if shape:
-        raise errors.fold_in_not_scalar(shape)
-    if isinstance(data, int | float | np.generic):
-        data = np.asarray(data).astype(UINT32)[()]
+    data = asarray(data, dtype=UINT32)
+    if data.shape:
+        raise errors.fold_in_not_scalar(data.shape)
     return _fold_in(key, data)
 
 
 @jit
 def _fold_in(key: Any, data: Any) -> Any:
-    data = convert_element_type(data, UINT32)
     return stack(threefry2x32(*words(key), np.uint32(0), data))
 
 

@@ -23,6 +23,7 @@ from minijax.lax.gradients import stop_gradient
 from minijax.lax.integers import bitwise_and, bitwise_or, shift_right_logical
 from minijax.lax.parts import complex as complex_of
 from minijax.lax.parts import nextafter, rem
+from minijax.lax.promote import broadcast_shapes
 from minijax.lax.select import clamp, select
 from minijax.lax.shapes import (
     broadcast_to,
@@ -49,9 +50,9 @@ def check_parameters(name: str, shape: Any, *parameters: Any) -> Shape:
     """The shape of a sample: as asked for, or what the parameters broadcast to."""
     shapes = [typeof(p).shape for p in parameters]
     if shape is None:
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     shape = canonicalize_shape(shape)
-    result = np.broadcast_shapes(shape, *shapes)
+    result = broadcast_shapes(shape, *shapes)
     if result != shape:
         raise errors.parameter_shapes(name, result, shape)
     return shape

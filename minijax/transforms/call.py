@@ -10,6 +10,7 @@ Upstream: `jax/_src/pjit.py` (`jit_p`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from minijax.core.jaxpr import Jaxpr, collective_names
@@ -26,7 +27,10 @@ jit_p.axis_names = lambda params: collective_names(params["jaxpr"])
 
 
 def bind_body(jaxpr: Jaxpr, args: Sequence[Any], name: str, **params: Any) -> list[Any]:
-    """Binds `jit` with a body; what is not said of its arguments is left open."""
+    """Binds `jit` with a body; what is not said of its arguments is left open.
+
+    `ctx_mesh` is the context mesh that the body was traced under, if any.
+    """
     return jit_p.bind(
         *args,
         name=name,
@@ -63,11 +67,11 @@ def _lowering(
 
 
 @jit_p.def_jvp
-def _jvp(primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, **_: Any) -> Any:
+def _jvp(primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     body, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     kept = [t for t in tangents if type(t) is not Zero]
-    results = bind_body(body, [*primals, *kept], name)
+    results = bind_body(body, [*primals, *kept], name, ctx_mesh=ctx_mesh)
     count = len(jaxpr.outvars)
     found = iter(results[count:])
     tangents_out = [
@@ -78,37 +82,47 @@ def _jvp(primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, **_: Any) -> A
 
 
 @jit_p.def_batch
-def _batch(axis: Any, args: Any, dims: Any, *, name: str, jaxpr: Jaxpr, **_: Any) -> Any:
+def _batch(
+    axis: Any, args: Any, dims: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any
+) -> Any:
     body, out_dims = batch_jaxpr(jaxpr, axis, dims)
-    return bind_body(body, args, name), out_dims
+    return bind_body(body, args, name, ctx_mesh=ctx_mesh), out_dims
 
 
 @jit_p.def_partial_eval
 def _partial_eval(
-    trace: PartialEvalTrace, args: Any, *, name: str, jaxpr: Jaxpr, **_: Any
+    trace: PartialEvalTrace,
+    args: Any,
+    *,
+    name: str,
+    jaxpr: Jaxpr,
+    ctx_mesh: Any,
+    **_: Any,
 ) -> list[Any]:
     """Binds the known part in the parent and records the unknown part."""
     unknown = [trace.is_unknown(x) for x in args]
     split = partial_eval_jaxpr(jaxpr, unknown)
     known_args = [x for x, u in zip(args, unknown, strict=True) if not u]
     unknown_args = [x for x, u in zip(args, unknown, strict=True) if u]
-    results = trace.known(bind_body, split.known, known_args, name)
+    bind = partial(bind_body, name=name, ctx_mesh=ctx_mesh)
+    results = trace.known(bind, split.known, known_args)
     count = split.out_unknown.count(False)
     residuals = split.residuals(known_args, results[count:])
     with use_trace(trace.staging):
-        late = bind_body(split.unknown, [*residuals, *unknown_args], name)
+        late = bind(split.unknown, [*residuals, *unknown_args])
     return split.merge(results[:count], late)
 
 
 @jit_p.def_transpose
-def _transpose(cts: Any, *args: Any, name: str, jaxpr: Jaxpr, **_: Any) -> list[Any]:
+def _transpose(
+    cts: Any, *args: Any, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any
+) -> list[Any]:
     linear = [is_undefined(x) for x in args]
     zero = [type(ct) is Zero for ct in cts]
     body, nonzero = transpose_jaxpr(jaxpr, linear, zero)
     known = [x for x in args if not is_undefined(x)]
-    results = iter(
-        bind_body(body, [*known, *[ct for ct in cts if type(ct) is not Zero]], name)
-    )
+    given = [ct for ct in cts if type(ct) is not Zero]
+    results = iter(bind_body(body, [*known, *given], name, ctx_mesh=ctx_mesh))
     found = iter(next(results) if n else None for n in nonzero)
     return [next(found) if u else None for u in linear]
 

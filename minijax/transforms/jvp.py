@@ -30,6 +30,7 @@ class JVPTracer(Tracer):
     """A primal value and its tangent."""
 
     __slots__ = ("primal", "tangent")
+    shown_as = "LinearizeTracer"
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self.owner = trace

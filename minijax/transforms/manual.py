@@ -458,7 +458,6 @@ def _batch(
         parts = math.prod(rest["mesh"].shape[n] for n in spmd)
         inner = BatchAxis(axis.name, axis.size // parts, spmd)
     with _inside(rest):
-        jaxpr = _vary_over(jaxpr, dims, spmd) if spmd and rest["check_vma"] else jaxpr
         body, out_dims = batch_jaxpr(jaxpr, inner, dims)
     _check_spmd("out", spmd, out_specs)
     new_out = tuple(
@@ -497,19 +496,3 @@ def _clash(names: tuple[str, ...], specs: Specs) -> tuple[str, ...]:
     """Those of the names that specs use."""
     used = {n for s in specs for n in (*s.axes, *s.unreduced, *s.reduced)}
     return tuple(n for n in names if n in used)
-
-
-def _vary_over(jaxpr: Jaxpr, dims: Sequence[int | None], names: tuple[str, ...]) -> Jaxpr:
-    """The same program on operands that also vary over mesh axes, where mapped."""
-    key = ("vary", tuple(d is not None for d in dims), names)
-    if key not in jaxpr.cache:
-        avals = [
-            a if d is None else a.update(
-                manual=a.manual.update(varying=a.manual.varying.union(names))
-            )
-            for a, d in zip(jaxpr.in_avals, dims, strict=True)
-        ]
-        jaxpr.cache[key] = stage_body(lambda *xs: eval_jaxpr(jaxpr, [], xs), avals)
-    return jaxpr.cache[key]
-
-

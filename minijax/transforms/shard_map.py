@@ -25,7 +25,6 @@ from minijax.core.mesh import (
     Mesh,
     PartitionSpec,
     get_abstract_mesh,
-    without_size_one_axes,
 )
 from minijax.core.pytree import (
     broadcast_prefix,
@@ -281,7 +280,7 @@ class _Call:
         for spec, aval in zip(specs, avals, strict=True):
             if isinstance(aval, AbstractToken):
                 continue
-            wanted = without_size_one_axes(self.mesh, spec.for_aval(aval.ndim))
+            wanted = spec.for_aval(aval.ndim)
             if wanted != self._of_type(aval):
                 raise errors.spec_differs(wanted, aval.sharding.spec, aval)
 

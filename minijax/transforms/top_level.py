@@ -21,7 +21,6 @@ from minijax.core.mesh import (
     NamedSharding,
     PartitionSpec,
     get_abstract_mesh,
-    without_size_one_axes,
 )
 from minijax.core.pytree import flatten_axis_resources, tree_flatten, tree_unflatten
 from minijax.core.trace import typeof
@@ -81,9 +80,7 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
     in_spec = aval.sharding.spec
     if len(sharding.spec.partitions) > aval.ndim:
         raise errors.rank(sharding.spec, aval)
-    out_spec = without_size_one_axes(
-        sharding.mesh, sharding.spec.for_aval(aval.ndim)
-    )
+    out_spec = sharding.spec.for_aval(aval.ndim)
 
     def f_shmap(part: Any) -> Any:
         for dim, names in _gathered_axes(aval, in_spec, out_spec, multi_dim):

@@ -17,7 +17,7 @@ from typing import Any
 from minijax.core.arguments import argument_names, check_callable
 from minijax.core.avals import AbstractToken, ShapedArray
 from minijax.core.errors import vmap as errors
-from minijax.core.jaxpr import Jaxpr, eval_jaxpr
+from minijax.core.jaxpr import Jaxpr, eval_jaxpr, subjaxprs
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import (
     flatten_axes,
@@ -30,12 +30,14 @@ from minijax.core.staging import stage_body
 from minijax.core.trace import (
     Trace,
     Tracer,
+    axis_env,
     current_trace,
     extend_axis_env,
     is_value,
     typeof,
     use_trace,
 )
+from minijax.lax.collectives.pcast import pvary
 from minijax.lax.rules import batch_at, move_batch
 
 
@@ -63,6 +65,17 @@ class BatchAxis:
         self.spmd_name = spmd_name
         self.explicit = explicit
 
+    def spread_over(self) -> tuple[str, ...]:
+        """The Manual mesh axes that the mapped dimension is spread over, if any.
+
+        Within a `shard_map` whose types follow such axes, a mapped value varies over
+        the axes of `spmd_name`.
+        """
+        if not self.spmd_name:
+            return ()
+        env = axis_env()
+        return tuple(n for n in self.spmd_name if env.check_vma and n in env.manual)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BatchAxis) and self._key() == other._key()
 
@@ -77,6 +90,7 @@ class BatchTracer(Tracer):
     """A value with the mapped dimension `dim`, which its type does not show."""
 
     __slots__ = ("_aval", "dim", "val")
+    shown_as = "BatchTracer"
 
     def __init__(self, trace: BatchTrace, val: Any, dim: int):
         self.owner = trace
@@ -118,10 +132,23 @@ def mapped(aval: Any, dim: int | None, axis: BatchAxis) -> Any:
     shape = (*aval.shape[:dim], axis.size, *aval.shape[dim:])
     if aval.mesh.empty:
         return ShapedArray(shape, aval.dtype, aval.weak_type, None, aval.manual)
+    spread = axis.spread_over()
+    if spread:
+        varying = aval.manual.varying.union(spread)
+        aval = aval.update(manual=aval.manual.update(varying=varying))
     spec = aval.sharding.spec.padded(aval.ndim)
     parts = spec.partitions
     spec = spec.update(partitions=(*parts[:dim], axis.explicit or None, *parts[dim:]))
     return aval.update(shape=shape, sharding=aval.sharding.update(spec=spec))
+
+
+def _vary_over(x: Any, names: tuple[str, ...]) -> Any:
+    """Casts an operand to vary over what the mapped ones beside it vary over."""
+    aval = typeof(x)
+    if isinstance(aval, AbstractToken):
+        return x
+    missing = tuple(n for n in names if n not in aval.manual.varying)
+    return pvary(x, missing) if missing else x
 
 
 class BatchTrace(Trace):
@@ -152,6 +179,9 @@ class BatchTrace(Trace):
         with use_trace(self.parent):
             if not touched:
                 return primitive.bind(*vals, **params)
+            spread = self.axis.spread_over()
+            if spread and not any(subjaxprs(params)):
+                vals = [_vary_over(x, spread) for x in vals]
             outs, out_dims = primitive.batch(self.axis, vals, dims, **params)
         return [
             x if d is None else BatchTracer(self, x, d)

@@ -26,9 +26,9 @@ def negative_samples(num: int) -> ValueError:
     return ValueError(f"Number of samples, {num}, must be non-negative.")
 
 
-def diagonal_rank(ndim: int) -> ValueError:
+def diagonal_rank() -> ValueError:
     """Return the error for `diag` of something that is neither vector nor matrix."""
-    return ValueError(f"diag input must be 1d or 2d, got {ndim}d")
+    return ValueError("diag input must be 1d or 2d")
 
 
 def triangle_rank(function: str) -> ValueError:
@@ -60,14 +60,16 @@ def zero_dimensional() -> ValueError:
     return ValueError("Zero-dimensional arrays cannot be concatenated.")
 
 
-def stack_shapes() -> ValueError:
+def stack_shapes(one: Shape, other: Shape) -> ValueError:
     """Return the error for stacking arrays of different shapes."""
-    return ValueError("All input arrays must have the same shape.")
+    return ValueError(f"All input arrays must have the same shape. Got {one}, {other}.")
 
 
-def unequal_split() -> ValueError:
+def unequal_split(rest: int) -> ValueError:
     """Return the error for a size that does not divide into equal parts."""
-    return ValueError("array split does not result in an equal division")
+    return ValueError(
+        f"array split does not result in an equal division: rest is {rest}"
+    )
 
 
 def move_lengths(source: object, destination: object) -> ValueError:
