@@ -213,7 +213,8 @@ def test_gradient_with_respect_to_a_bound(keys):
 
 
 def test_each_device_draws_its_own(keys):
-    mesh = minijax.make_mesh((4,), ("i",))
+    auto = minijax.sharding.AxisType.Auto
+    mesh = minijax.make_mesh((4,), ("i",), axis_types=(auto,))
     spec = minijax.sharding.PartitionSpec("i")
     draw = minijax.shard_map(
         lambda k: random.normal(k[0], (3,))[None],

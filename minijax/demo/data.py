@@ -1,7 +1,7 @@
 """The text that the demonstration learns: minijax's own documentation.
 
-In a checkout that is README.md and docs/*.md. An installed package has neither, so the
-docstrings of its modules are read instead.
+In a checkout that is README.md, docs/*.md and the docstrings of the modules. An
+installed package has the docstrings alone.
 """
 
 import ast
@@ -43,14 +43,15 @@ def encode(source: str, characters: str) -> Text:
 
 
 def load(root: Path | None = None) -> Text:
-    """The documentation under `root`, the checkout by default, or else docstrings."""
+    """The documentation under `root`, by default the folder that minijax stands in."""
     root = root or Path(str(files("minijax"))).parent
-    if (root / "pyproject.toml").exists():  # where packages are installed, none is
-        pages = [root / "README.md", *sorted(root.glob("docs/*.md"))]
-        parts = [page.read_text(encoding="utf-8") for page in pages]
-        return encode("README.md and docs/*.md", "\n".join(parts))
-    parts = filter(None, _docstrings(files("minijax")))
-    return encode("the docstrings of the package", "\n".join(parts))
+    docstrings = "\n".join(filter(None, _docstrings(files("minijax"))))
+    if not (root / "pyproject.toml").exists():  # no checkout
+        return encode("the docstrings of minijax", docstrings)
+    pages = [root / "README.md", *sorted(root.glob("docs/*.md"))]
+    parts = [page.read_text(encoding="utf-8") for page in pages]
+    source = "README.md, docs/*.md and the docstrings of minijax"
+    return encode(source, "\n".join([*parts, docstrings]))
 
 
 def _docstrings(folder: Traversable) -> Iterator[str]:

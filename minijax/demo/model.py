@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import minijax
@@ -90,26 +91,21 @@ class Sizes:
 def initial(key: Any, sizes: Sizes) -> dict[str, Any]:
     """Random parameters, not yet placed on a mesh."""
     s = sizes
-    shapes = {
-        "embed": (s.alphabet, s.embedding),
-        "mix": (s.context, s.embedding, s.width),
-        "route": (s.width, s.experts),
-        "up": (s.experts, s.width, s.hidden),
-        "down": (s.experts, s.hidden, s.width),
-        "out": (s.width, s.alphabet),
+    shapes = {  # the number of inputs that a sum runs over, and the shape
+        "embed": (1, (s.alphabet, s.embedding)),
+        "mix": (s.context * s.embedding, (s.context, s.embedding, s.width)),
+        "route": (s.width, (s.width, s.experts)),
+        "up": (s.width, (s.experts, s.width, s.hidden)),
+        "down": (s.hidden, (s.experts, s.hidden, s.width)),
+        "out": (s.width, (s.width, s.alphabet)),
     }
-    inputs = {
-        "embed": 1,
-        "mix": s.context * s.embedding,
-        "route": s.width,
-        "up": s.width,
-        "down": s.hidden,
-        "out": s.width,
-    }
-    keys = random.split(key, len(shapes))
+    # One draw that is cut: it compiles in a fraction of the time of six.
+    counts = [math.prod(shape) for _, shape in shapes.values()]
+    drawn = random.normal(key, (sum(counts),))
+    pieces = jnp.split(drawn, list(accumulate(counts))[:-1])
     params = {
-        name: random.normal(keys[i], shape) / math.sqrt(inputs[name])
-        for i, (name, shape) in enumerate(shapes.items())
+        name: piece.reshape(shape) / math.sqrt(inputs)
+        for piece, (name, (inputs, shape)) in zip(pieces, shapes.items(), strict=True)
     }
     return {**params, "bias": jnp.zeros(s.alphabet)}
 

@@ -19,10 +19,12 @@ from minijax.demo import model
 from minijax.demo.data import Text
 from minijax.demo.dense import softmax
 from minijax.demo.model import Params, Sizes
+from minijax.sharding import reshard
 
 RATE = 3e-3
 DECAY = (0.9, 0.99)
 EPSILON = 1e-8
+TEMPERATURE = 0.7
 
 
 class State(NamedTuple):
@@ -44,10 +46,14 @@ class Moment(NamedTuple):
 
 def start(seed: int, sizes: Sizes) -> State:
     """The state before the first step, placed on the context mesh."""
-    params = model.initial(minijax.random.key(seed), sizes)
-    params = minijax.device_put(params, model.STORED)
-    zeros = tree.map(jnp.zeros_like, params)
-    return State(params, zeros, zeros, jnp.zeros(()))
+
+    @minijax.jit
+    def fresh(key: Any) -> State:
+        params = reshard(model.initial(key, sizes), model.STORED)
+        zeros = tree.map(jnp.zeros_like, params)
+        return State(params, zeros, zeros, jnp.zeros(()))
+
+    return fresh(minijax.random.key(seed))
 
 
 def step(state: State, contexts: Any, targets: Any, sizes: Sizes) -> tuple[State, Any]:
@@ -95,8 +101,8 @@ def write(
 ) -> list[tuple[str, str]]:
     """Lets the model go on from places of the text, one on each of `lines` devices.
 
-    Each character is drawn by the model's own probabilities. Returns pairs of what was
-    given and what was written.
+    Each character is drawn by the model's probabilities, sharpened a little. Returns
+    pairs of what was given and what was written.
     """
     predict = minijax.jit(partial(model.predict, sizes=sizes))
     generator = np.random.default_rng(0)
@@ -104,7 +110,9 @@ def write(
     codes = text.codes[places[:, None] + np.arange(sizes.context)]
     for _ in range(length):
         recent = minijax.device_put(codes[:, -sizes.context :], model.TOKENS)
-        totals = softmax(np.asarray(predict(params, recent))).cumsum(axis=1)
+        totals = softmax(np.asarray(predict(params, recent)) / TEMPERATURE).cumsum(
+            axis=1
+        )
         drawn = (totals < generator.random((lines, 1))).sum(axis=1)
         drawn = drawn.clip(max=sizes.alphabet - 1)
         codes = np.concatenate([codes, drawn[:, None].astype(np.int32)], axis=1)

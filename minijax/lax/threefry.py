@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import NO_MANUAL, ShapedArray
+from minijax.core.mesh import get_abstract_mesh, use_abstract_mesh
 from minijax.core.staging import stage
 from minijax.lax.arithmetic import add
 from minijax.lax.cases import Case
@@ -51,7 +52,7 @@ def threefry2x32(k1: Any, k2: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
     return first, second
 
 
-_WORDS = (np.uint32,)
+_WORDS: tuple[type, ...] = (np.uint32,)
 threefry2x32_p = elementwise("threefry2x32", *(_WORDS,) * 4)
 _one_result, _batch_one = threefry2x32_p.abstract_eval, threefry2x32_p.batch
 threefry2x32_p.abstract_eval = lambda *avals: _one_result(*avals) * 2
@@ -74,7 +75,7 @@ def _start(k1: Any, k2: Any, x1: Any, x2: Any) -> list[Any]:
 
 
 def _group(i: Any, x1: Any, x2: Any, ka: Any, kb: Any, kc: Any, now: Any, then: Any):
-    """Four rounds; the schedule of keys moves on, and the two rotations change places."""
+    """Four rounds; then the schedule moves on, and the rotations change places."""
     for j in range(4):
         x1 = add(x1, x2)
         distance = index_in_dim(now, j, 0, keepdims=False)
@@ -119,7 +120,10 @@ def _lowering(ctx: Any, *operands: Any) -> list[Any]:
 
 
 def _staged(fun: Any, avals: Any) -> Any:
-    return stage(fun, avals)[0]
+    """Its program; as in `rules.composed`, without what operands vary over."""
+    meshes = (a.mesh for a in avals if not a.mesh.empty)
+    with use_abstract_mesh(next(meshes, get_abstract_mesh())):
+        return stage(fun, [a.update(manual=NO_MANUAL) for a in avals])[0]
 
 
 CASES = [

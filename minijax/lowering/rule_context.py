@@ -18,7 +18,14 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from minijax.core.avals import NO_NAMES, AbstractValue, Names, ShapedArray
+from minijax.core.avals import (
+    NO_NAMES,
+    AbstractValue,
+    Names,
+    ShapedArray,
+    abstract_token,
+)
+from minijax.core.effects import ordered_effects
 from minijax.core.errors import lowering as errors
 from minijax.core.jaxpr import Atom, Jaxpr, Var, dead_code_eliminated
 from minijax.core.mesh import (
@@ -29,12 +36,20 @@ from minijax.core.mesh import (
     Sharding,
 )
 from minijax.core.primitive import Primitive
-from minijax.lowering.dialect import Region, constant, fill_region, ir_type, op, string
+from minijax.lowering.dialect import (
+    Region,
+    attr,
+    constant,
+    fill_region,
+    ir_type,
+    string,
+)
 from minijax.lowering.sharding import (
     constrain,
     manual_axes_attr,
     per_value_sharding,
 )
+from minijax.lowering.tokens import Tokens
 
 __all__ = ["LoweringContext", "ModuleContext"]
 
@@ -49,9 +64,17 @@ class ModuleContext:
       platform: what it is for: `cpu`, `gpu` or `tpu`.
       host_callbacks: a rule that calls Python appends its function here, and its
         operation names it by the index.
+      tokens: where each ordered effect is; `tokens.op` makes operations with effects.
     """
 
-    __slots__ = ("functions", "host_callbacks", "module", "platform", "symbols")
+    __slots__ = (
+        "functions",
+        "host_callbacks",
+        "module",
+        "platform",
+        "symbols",
+        "tokens",
+    )
 
     def __init__(self, platform: str):
         self.platform = platform
@@ -60,6 +83,7 @@ class ModuleContext:
         # The inner functions, by jaxpr, name and shardings.
         self.functions: dict[Any, str] = {}
         self.host_callbacks: list[Any] = []
+        self.tokens = Tokens()
 
     def add_function(
         self,
@@ -75,18 +99,25 @@ class ModuleContext:
         """Lowers a jaxpr to a function; returns its name, which may get a number.
 
         `scope` says which axes are manual where it is called; `shardings`, how its
-        arguments and results are laid out, which is stated in its body.
+        arguments and results are laid out, which is stated in its body. In front of
+        them stand the tokens of its ordered effects.
         """
-        types = [ir_type(v.aval) for v in jaxpr.invars]
-        results = [ir_type(v.aval) for v in jaxpr.outvars]
+        ordered = ordered_effects(jaxpr.effects)
+        tokens = [abstract_token] * len(ordered)
+        own_types = [ir_type(v.aval) for v in jaxpr.invars]
+        types = [ir_type(a) for a in (*tokens, *jaxpr.in_avals)]
+        results = [ir_type(a) for a in (*tokens, *jaxpr.out_avals)]
         attributes: dict[str, ir.Attribute] = {
             "sym_name": string(name),
             "sym_visibility": string("public" if public else "private"),
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
         }
         for key, dicts in (("arg_attrs", arg_attrs), ("res_attrs", result_attrs)):
-            if any(dicts):
-                entries = [ir.DictAttr.get(d) for d in dicts]
+            if ordered or any(dicts):
+                count = len(types if key == "arg_attrs" else results) - len(ordered)
+                own = dicts or [{}] * count
+                every = [*[{"jax.token": attr("true")}] * len(ordered), *own]
+                entries = [ir.DictAttr.get(d) for d in every]
                 attributes[key] = ir.ArrayAttr.get(entries)
         function = ir.Operation.create(
             "func.func", attributes=attributes, regions=1, ip=False
@@ -95,14 +126,15 @@ class ModuleContext:
         unique = self.symbols.insert(function).value
 
         in_avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
-        before, after = shardings or ([None] * len(types), [None] * len(results))
+        before, after = shardings or ([None] * len(in_avals), [None] * len(out_avals))
 
         def body(*args: ir.Value) -> Values:
             ins = scope.state_unreduced(args, in_avals)
             outs = scope.lower_jaxpr(jaxpr, constrain(ins, before, in_avals))
             return scope.state_unreduced(constrain(outs, after, out_avals), out_avals)
 
-        fill_region(function.regions[0], Region(types, body, "func.return"))
+        region = Region(own_types, body, "func.return")
+        fill_region(function.regions[0], self.tokens.region(ordered, region))
         return unique
 
 
@@ -189,7 +221,8 @@ class LoweringContext:
                 name, jaxpr, self, shardings=shardings
             )
         callee = {"callee": ir.FlatSymbolRefAttr.get(symbol)}
-        outs = op("func.call", values, [ir_type(a) for a in jaxpr.out_avals], callee)
+        types = [ir_type(a) for a in jaxpr.out_avals]
+        outs = self.module.tokens.op(jaxpr.effects, "func.call", values, types, callee)
         return self.with_shardings(outs, jaxpr.out_avals)
 
     def with_sharding(self, value: ir.Value, aval: AbstractValue) -> ir.Value:
@@ -241,7 +274,12 @@ class LoweringContext:
         if math.prod(mesh.shape[n] for n in ordered) == 1:
             return inner.lower_jaxpr(jaxpr, values)
 
+        tokens = [abstract_token] * len(ordered_effects(jaxpr.effects))
+        in_specs = [*[PartitionSpec()] * len(tokens), *in_specs]
+        out_specs = [*[PartitionSpec()] * len(tokens), *out_specs]
+
         def shardings(specs: Sequence[PartitionSpec], avals: Any) -> ir.Attribute:
+            avals = [*tokens, *avals]
             return per_value_sharding(
                 [self._boundary(mesh, s, a) for s, a in zip(specs, avals, strict=True)],
                 [a.ndim if isinstance(a, ShapedArray) else 0 for a in avals],
@@ -253,7 +291,8 @@ class LoweringContext:
             lambda *args: inner.lower_jaxpr(jaxpr, args),
             "sdy.return",
         )
-        outs = op(
+        outs = self.module.tokens.op(
+            jaxpr.effects,
             "sdy.manual_computation",
             values,
             [ir_type(a) for a in self.avals_out],

@@ -1,12 +1,16 @@
 """The numpy interface: `import minijax.numpy as jnp`. Names only.
 
-It is thin over lax, and has only what examples and tests write. What there is behaves as
-upstream's does: promotion with weak types, broadcasting of ranks, errors.
+It is thin over lax, and has only what examples and tests write. What there is behaves
+as upstream's does: promotion with weak types, broadcasting of ranks, errors.
 
 Upstream: `jax.numpy`.
 """
 
-import numpy as _np
+from numpy import e as e
+from numpy import euler_gamma as euler_gamma
+from numpy import inf as inf
+from numpy import nan as nan
+from numpy import pi as pi
 
 from minijax.lax.numeric import (
     absolute,
@@ -278,13 +282,8 @@ mod = remainder
 permute_dims = transpose
 pow = power
 
-# Constants, and the type of arrays.
-e = _np.e
-euler_gamma = _np.euler_gamma
-inf = _np.inf
-nan = _np.nan
+# For indexing, and the type of arrays.
 newaxis = None
-pi = _np.pi
 ndarray = Array
 
 __all__ = [

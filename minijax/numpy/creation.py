@@ -32,6 +32,7 @@ from minijax.lax.numeric import where
 from minijax.lax.outlined import outlined
 from minijax.lax.promote import as_arrays, as_value, broadcast_arrays
 from minijax.lax.rearrange import diagonal
+from minijax.lax.rules import const
 from minijax.lax.select import select
 from minijax.lax.shapes import (
     broadcasted_iota,
@@ -41,7 +42,6 @@ from minijax.lax.shapes import (
 )
 from minijax.lax.shapes import full_like as lax_full_like
 from minijax.lax.slicing import pad
-from minijax.numpy.joining import stack
 from minijax.runtime.placement import device_put as put_value
 from minijax.transforms.place import device_put
 
@@ -135,7 +135,7 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     if dtype is None:
         dtype = dtypes.result_type(*leaves) if leaves else dtypes.default_dtype("f")
     if builtins.any(is_value(v) and is_array(v) for v in leaves):
-        return stack([asarray(v, dtype) for v in x])
+        return concatenate([expand_dims(asarray(v, dtype), (0,)) for v in x], 0)
     return put_value(np.array(x, dtype))
 
 
@@ -332,19 +332,26 @@ def linspace(
     num = operator.index(num)
     if num < 0:
         raise errors.negative_samples(num)
-    out, step = _linspace(
+    return _linspace(
         *as_arrays("linspace", start, stop),
         num=num,
         endpoint=endpoint,
+        retstep=retstep,
         dtype=dtype,
         axis=axis,
     )
-    return (out, step) if retstep else out
 
 
-@outlined("_linspace", static=("num", "endpoint", "dtype", "axis"))
+@outlined("_linspace", static=("num", "endpoint", "retstep", "dtype", "axis"))
 def _linspace(
-    start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int
+    start: Any,
+    stop: Any,
+    *,
+    num: int,
+    endpoint: bool,
+    retstep: bool,
+    dtype: Any,
+    axis: int,
 ) -> Any:
     computed = dtypes.to_inexact_dtype(dtypes.result_type(start, stop))
     wanted = computed
@@ -353,25 +360,28 @@ def _linspace(
         computed = dtypes.to_inexact_dtype(dtypes.result_type(computed, wanted))
     start, stop = broadcast_arrays(convert(start, computed), convert(stop, computed))
     parts = num - 1 if endpoint else num
-    count = np.asarray(max(parts, 1), computed)[()]
-    step = div(sub(stop, start), count)
-    if parts < 1:
-        step = lax_full_like(step, np.nan)
-    start, stop = expand_dims(start, (0,)), expand_dims(stop, (0,))
-    if num < 2:
-        out = shapes.broadcast_to(start, (num, *typeof(start).shape[1:]))
-    else:
-        inner = num - 1 if endpoint else num
-        ratio = div(broadcasted_iota(computed, (inner,), 0), count)
-        ratio = expand_dims(ratio, range(1, typeof(start).ndim))
-        rest = sub(np.ones((), computed)[()], ratio)
-        out = add(mul(start, rest), mul(stop, ratio))
-        if endpoint:
-            out = concatenate([out, stop], 0)
+    step = sub(stop, start)
+    step = div(step, const(step, parts)) if parts > 0 else lax_full_like(step, np.nan)
+    out = _points(start, stop, num, parts)
     if dtypes.issubdtype(wanted, np.integer):
         out = floor(out)
-    out = shapes.moveaxis(out, 0, axis)
-    return convert(out, wanted), step
+    out = convert(shapes.moveaxis(out, 0, axis), wanted)
+    return (out, step) if retstep else out
+
+
+def _points(start: Any, stop: Any, num: int, parts: int) -> Any:
+    """Means of both ends, with weights that have no rounding errors at the ends."""
+    shape = typeof(start).shape
+    if num < 2:
+        return shapes.broadcast_to(expand_dims(start, (0,)), (num, *shape))
+    count = const(start, parts)
+    number = broadcasted_iota(typeof(start).dtype, (parts,), 0)
+    number = shapes.reshape(number, (parts, *(1,) * len(shape)))
+    share = div(number, count)
+    below = mul(shapes.reshape(start, (1, *shape)), sub(const(start, 1), share))
+    above = mul(div(shapes.reshape(stop, (1, *shape)), count), number)
+    out = add(below, above)
+    return out if parts == num else concatenate([out, expand_dims(stop, (0,))], 0)
 
 
 # ------------------------------------------------------------------------ matrices
@@ -422,8 +432,9 @@ def _offset(k: Any) -> Any:
 
 
 def _on_or_below(shape: tuple[int, ...], k: int) -> Any:
-    row, column = _places(shape)
-    return ge(add(row, _offset(k)), column)
+    kind = np.dtype(np.int32)
+    row = add(broadcasted_iota(kind, shape, 0), _offset(k))
+    return ge(row, broadcasted_iota(kind, shape, 1))
 
 
 @outlined("tril", static=("k",))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -148,11 +149,9 @@ def _cut(name: str, ary: Any, where: Any, axis: int, equal: bool) -> list[Any]:
     size = typeof(ary).shape[at]
     if isinstance(where, tuple | list) or np.ndim(where):
         marks = [0, *(slice(int(i)).indices(size)[1] for i in where), size]
-        sizes = [max(0, b - a) for a, b in zip(marks, marks[1:], strict=False)]
+        sizes = [max(0, b - a) for a, b in pairwise(marks)]
         if sum(sizes) != size:
-            return [
-                _part(ary, at, a, b) for a, b in zip(marks, marks[1:], strict=False)
-            ]
+            return [_part(ary, at, a, b) for a, b in pairwise(marks)]
     else:
         count = operator.index(where)
         if equal and size % count:

@@ -49,7 +49,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Array(5., dtype=float32)
     """
     (x,) = as_arrays("jnp.linalg.norm", x)
-    axis = tuple(axis) if isinstance(axis, list | np.ndarray) else axis
+    axis = tuple(axis) if isinstance(axis, list) else axis
     return _norm(x, ord=ord, axis=axis, keepdims=keepdims)
 
 

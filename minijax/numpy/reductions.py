@@ -24,7 +24,7 @@ from minijax.lax.rearrange import sort, take
 from minijax.lax.rules import const
 from minijax.lax.select import clamp
 from minijax.lax.shapes import canonicalize_axis, expand_dims, moveaxis, reshape
-from minijax.lax.slicing import slice_in_dim
+from minijax.lax.slicing import slice as cut
 from minijax.lax.statistics import any as any_of
 from minijax.lax.statistics import axes_of, max, mean, min, sum
 
@@ -216,8 +216,14 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     (a,) = as_arrays("diff", a)
     at = canonicalize_axis(axis, typeof(a).ndim)
     for _ in range(operator.index(n)):
-        later = slice_in_dim(a, 1, None, axis=at)
-        earlier = slice_in_dim(a, 0, -1, axis=at)
+        later, earlier = _cut(a, at, 1, 0), _cut(a, at, 0, 1)
         is_bool = typeof(a).dtype == np.bool_
         a = compare.ne(later, earlier) if is_bool else ar.sub(later, earlier)
     return a
+
+
+def _cut(x: Any, axis: int, first: int, last: int) -> Any:
+    """Without so many elements at both ends of an axis."""
+    start, limit = [0] * typeof(x).ndim, list(typeof(x).shape)
+    start[axis], limit[axis] = first, limit[axis] - last
+    return cut(x, start, limit)

@@ -29,9 +29,10 @@ from minijax.lax.promote import (
 from minijax.lax.rearrange import ravel
 from minijax.lax.rules import const
 from minijax.lax.select import select
-from minijax.lax.shapes import canonicalize_axis, expand_dims
+from minijax.lax.shapes import canonicalize_axis
 from minijax.lax.statistics import all as all_of
 from minijax.lax.statistics import sum as sum_of
+from minijax.numpy.elementwise import isfinite, isnan
 
 # ------------------------------------------------------------------------ by index
 
@@ -81,7 +82,7 @@ def _along(arr: Any, indices: Any, *, axis: int, mode: Any) -> Any:
         operand_batching_dims=others,
         start_indices_batching_dims=others,
     )
-    places = expand_dims(indices, (len(common),))
+    places = shapes.reshape(indices, (*wanted, 1))
     chosen = GatherScatterMode.from_any(mode)
     return gather(arr, places, numbers, (1,) * len(common), mode=chosen)
 
@@ -129,24 +130,25 @@ def isclose(
     With `equal_nan`, a NaN is close to a NaN.
     """
     a, b = promote_args("isclose", a, b)
-    same = compare.eq(a, b)
-    if dtypes.issubdtype(typeof(a).dtype, np.inexact):
-        dtype = np.zeros((), typeof(a).dtype).real.dtype
-        rtol, atol = cast(rtol, dtype), cast(atol, dtype)
-        margin = ar.add(ar.mul(parts.abs(b), rtol), atol)
-        close = compare.le(parts.abs(ar.sub(a, b)), margin)
-        finite = compare.lt(parts.abs(b), np.asarray(np.inf, dtype)[()])
-        same = bitwise_or(same, bitwise_and(finite, close))
-    if equal_nan:
-        same = bitwise_or(same, bitwise_and(compare.ne(a, a), compare.ne(b, b)))
-    return same
+    both_nan = bitwise_and(isnan(a), isnan(b))
+    if not dtypes.issubdtype(typeof(a).dtype, np.inexact):
+        return compare.eq(a, b)
+    dtype = np.zeros((), typeof(a).dtype).real.dtype
+    rtol, atol = cast(rtol, dtype), cast(atol, dtype)
+    finite = isfinite(b)
+    distance = parts.abs(ar.sub(a, b))
+    margin = ar.add(atol, ar.mul(rtol, parts.abs(b)))
+    close = compare.le(distance, margin)
+    same = bitwise_or(compare.eq(a, b), bitwise_and(finite, close))
+    return bitwise_or(same, both_nan) if equal_nan else same
 
 
+@outlined("allclose", static=("equal_nan",))
 def allclose(
     a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
 ) -> Any:
     """Whether all elements are close, see `isclose`."""
-    return all_of(isclose(a, b, rtol, atol, equal_nan))
+    return all_of(isclose(a, b, rtol, atol, equal_nan=equal_nan))
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:

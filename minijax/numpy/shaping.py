@@ -34,8 +34,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     (a,) = as_arrays("moveaxis", a)
     ndim = typeof(a).ndim
     sources, destinations = (
-        canonicalize_axes(tuple(v) if np.ndim(v) else v, ndim)
-        for v in (source, destination)
+        canonicalize_axes(_as_tuple(v), ndim) for v in (source, destination)
     )
     if len(sources) != len(destinations):
         raise errors.move_lengths(sources, destinations)
@@ -43,6 +42,11 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     for place, i in sorted(zip(destinations, sources, strict=True)):
         order.insert(place, i)
     return shapes.transpose(a, order)
+
+
+def _as_tuple(axes: Any) -> Any:
+    """Several axes as a tuple; one, or None, as it is."""
+    return tuple(axes) if np.ndim(axes) else axes
 
 
 def expand_dims(a: Any, axis: Any) -> Any:
@@ -119,7 +123,7 @@ def roll(a: Any, shift: Any, axis: Axes = None) -> Any:
     (a,) = as_arrays("roll", a)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), typeof(a).shape)
-    axes = canonicalize_axes(tuple(axis) if np.ndim(axis) else axis, typeof(a).ndim)
+    axes = canonicalize_axes(_as_tuple(axis), typeof(a).ndim)
     if isinstance(shift, int | np.integer | np.ndarray | tuple | list):
         known = np.broadcast_to(np.asarray(shift), (len(axes),))
         return _roll_static(a, shift=tuple(int(s) for s in known), axes=axes)
@@ -162,8 +166,7 @@ def flip(m: Any, axis: Axes = None) -> Any:
     Array([2, 1, 0], dtype=int32)
     """
     (m,) = as_arrays("flip", m)
-    given = tuple(axis) if np.ndim(axis) else axis  # type: ignore[arg-type]
-    return _flip(m, axes=canonicalize_axes(given, typeof(m).ndim))
+    return _flip(m, axes=canonicalize_axes(_as_tuple(axis), typeof(m).ndim))
 
 
 @outlined("_flip", static=("axes",))

@@ -44,7 +44,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
 
     >>> import minijax
     >>> minijax.random.permutation(minijax.random.key(0), 5)
-    Array([3, 0, 1, 2, 4], dtype=int32)
+    Array([0, 1, 4, 3, 2], dtype=int32)
     """
     check_key("permutation", key)
     aval = typeof(x)
@@ -93,7 +93,7 @@ def choice(
 
     >>> import minijax
     >>> minijax.random.choice(minijax.random.key(0), 10, (3,))
-    Array([6, 5, 2], dtype=int32)
+    Array([9, 0, 2], dtype=int32)
     """
     check_key("choice", key)
     if not isinstance(shape, Sequence):
@@ -158,7 +158,7 @@ def categorical(
     >>> import minijax
     >>> import numpy as np
     >>> minijax.random.categorical(minijax.random.key(0), np.zeros(3, np.float32))
-    Array(2, dtype=int32)
+    Array(1, dtype=int32)
     """
     check_key("categorical", key)
     logits = asarray(logits)

@@ -24,6 +24,7 @@ from jaxlib import xla_client as xc
 
 from minijax.core.avals import ShapedArray, abstract_token
 from minijax.core.errors import runtime as errors
+from minijax.core.interned import Interned
 from minijax.core.mesh import Device, Sharding, SingleDeviceSharding, UnreducedKind
 from minijax.core.named_mesh import is_local
 from minijax.core.trace import aval_of_type
@@ -45,30 +46,60 @@ _REDUCTIONS: dict[Any, Any] = {
 }
 
 
+class Kind(Interned):
+    """All that is known of an array besides its data: type and placement.
+
+    Equal kinds are one object, so a call looks its program up by their identities.
+    """
+
+    __slots__ = ("aval", "committed", "sharding")
+    aval: ShapedArray
+    sharding: Sharding
+    committed: bool
+
+    @classmethod
+    def of(cls, aval: ShapedArray, sharding: Sharding, committed: bool) -> Kind:
+        """The kind of this type and placement."""
+        return cls._intern(aval, sharding, committed)
+
+    def _fill(self, *content: Any) -> None:
+        aval, sharding, committed = content
+        self._set(aval=aval, sharding=sharding, committed=committed)
+
+
 class Array:
     """An array of numbers on one or several devices.
 
     Made by `minijax.device_put` and by every operation, not by hand.
 
     Attributes:
+      kind: its type and placement.
       aval: its type.
       sharding: a `NamedSharding` over a mesh of devices, or a `SingleDeviceSharding`.
       committed: whether the user chose its devices; an uncommitted array moves to
         where the other operands are.
     """
 
-    __slots__ = ("__weakref__", "_buf", "_npy", "aval", "committed", "sharding")
+    __slots__ = ("__weakref__", "_buf", "_npy", "kind")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]  # a value that compares elementwise
 
-    def __init__(
-        self, buf: Any, aval: ShapedArray, sharding: Sharding, committed: bool
-    ):
+    def __init__(self, buf: Any, kind: Kind):
         self._buf = buf
-        self.aval = aval
-        self.sharding = sharding
-        self.committed = committed
+        self.kind = kind
         self._npy: np.ndarray | None = None
+
+    @property
+    def aval(self) -> ShapedArray:
+        return self.kind.aval
+
+    @property
+    def sharding(self) -> Sharding:
+        return self.kind.sharding
+
+    @property
+    def committed(self) -> bool:
+        return self.kind.committed
 
     # --- type
 
@@ -156,7 +187,7 @@ class Array:
             aval = array_type(shape, self.dtype, self.weak_type, sharding)
             xla = layout_of(sharding, len(shape)).xla
             buf = buf._rewrap_with_aval_and_sharding(aval, xla)
-            shards.append(Array(buf, aval, sharding, True))
+            shards.append(Array(buf, Kind.of(aval, sharding, True)))
         return shards
 
     # --- life
@@ -191,7 +222,7 @@ class Array:
         (buf,) = xc.batched_copy_array_to_devices_with_sharding(
             [self._buf], [layout.device_list], [layout.xla], always
         )
-        return Array(buf, self.aval, self.sharding, self.committed)
+        return Array(buf, self.kind)
 
     # --- value
 
@@ -370,4 +401,4 @@ def _single_device_arrays(buf: Any) -> list[Any]:
 
 
 _import_lock = threading.Lock()
-aval_of_type[Array] = lambda x: x.aval
+aval_of_type[Array] = lambda x: x.kind.aval

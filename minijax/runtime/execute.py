@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from jaxlib import xla_client as xc
 
-from minijax.core.avals import AbstractToken, ShapedArray
+from minijax.core.avals import AbstractToken, ShapedArray, abstract_token
+from minijax.core.effects import Effect
 from minijax.core.errors import runtime as errors
 from minijax.core.mesh import (
     Device,
@@ -28,8 +29,9 @@ from minijax.core.mesh import (
     SingleDeviceSharding,
 )
 from minijax.core.token import Token
-from minijax.runtime.array import Array
+from minijax.runtime.array import Array, Kind
 from minijax.runtime.layout import array_type, hlo_sharding, layout_of
+from minijax.runtime.ordered import in_order, noticed
 from minijax.runtime.placement import TOKEN_TYPE, device_put
 
 type Aval = ShapedArray | AbstractToken
@@ -46,6 +48,7 @@ def compile_module(
     mesh: Mesh | None = None,
     committed: bool = True,
     host_callbacks: Sequence[Callable[..., Any]] = (),
+    ordered: Sequence[Effect] = (),
 ) -> Executable:
     """Compiles a module whose `main` takes and returns one value per aval.
 
@@ -58,6 +61,8 @@ def compile_module(
       mesh: what shardings that the compiler chose are expressed over.
       committed: whether the results are committed to the devices.
       host_callbacks: the Python functions that the module calls by number.
+      ordered: effects for each of which `main` takes one more argument, and returns
+        one more result: a token, in front of the others.
 
     Raises jaxlib's JaxRuntimeError where XLA refuses the module.
     """
@@ -66,11 +71,16 @@ def compile_module(
     loaded = devices[0].client.compile_and_load(
         module, xc.DeviceList(devices), _options(devices), **callbacks
     )
-    ins = in_shardings or [None] * len(in_avals)
+    free, tokens = [None] * len(ordered), [abstract_token] * len(ordered)
+    ins = [*free, *(in_shardings or [None] * len(in_avals))]
+    in_avals, out_avals = [*tokens, *in_avals], [*tokens, *out_avals]
     ins = _complete(ins, in_avals, loaded.get_parameter_shardings, devices, mesh)
-    outs = out_shardings or [None] * len(out_avals)
+    outs = [*free, *(out_shardings or [None] * (len(out_avals) - len(free)))]
     outs = _complete(outs, out_avals, loaded.get_output_shardings, devices, mesh)
-    return Executable(loaded, ins, out_avals, outs, committed)
+    made = Executable(
+        loaded, ins, out_avals, outs, committed, devices if host_callbacks else ()
+    )
+    return made.ordered_by(ordered) if ordered else made
 
 
 def _options(devices: tuple[Device, ...]) -> Any:
@@ -102,12 +112,23 @@ class Executable:
         out_avals: Sequence[Aval],
         out_shardings: Sequence[Sharding],
         committed: bool,
+        noticed_on: tuple[Device, ...] = (),
     ):
         self.loaded = loaded
         self.in_shardings = tuple(in_shardings)
         self.out_shardings = tuple(out_shardings)
         outs = [*zip(out_avals, out_shardings, strict=True)]
-        self.call = _caller(loaded.execute_sharded, self.in_shardings, outs, committed)
+        # On these devices `effects_barrier` waits for it.
+        execute = noticed(loaded, noticed_on) if noticed_on else loaded.execute_sharded
+        self.call = _caller(execute, self.in_shardings, outs, committed)
+
+    def ordered_by(self, effects: Sequence[Effect]) -> Executable:
+        """Feeds its leading arguments, one token per effect, by itself."""
+        count = len(effects)
+        self.call = in_order(self.call, effects)
+        self.in_shardings = self.in_shardings[count:]
+        self.out_shardings = self.out_shardings[count:]
+        return self
 
     def as_text(self) -> str:
         """The optimised HLO."""
@@ -139,6 +160,7 @@ def _caller(
         xc.array_result_handler(aval, layout_of(sharding, aval.ndim).xla, committed)
         for aval, sharding in types
     ]
+    kinds = [Kind.of(aval, sharding, committed) for aval, sharding in types]
     tokens = [i for i, (aval, _) in enumerate(outs) if isinstance(aval, AbstractToken)]
 
     def call(args: Sequence[Any]) -> list[Any]:
@@ -155,7 +177,7 @@ def _caller(
             raise errors.argument_count(count, len(args))
         try:
             bufs = [
-                x._buf if type(x) is Array and x.sharding is place else _place(x, place)
+                x._buf if type(x) is Array and x.kind.sharding is place else _place(x, place)
                 for x, place in zip(args, in_shardings)  # noqa: B905
             ]
             done = execute(bufs).consume_with_handlers(handlers)
@@ -165,8 +187,8 @@ def _caller(
                     raise errors.deleted(str(x.aval)) from error
             raise
         results: list[Any] = [
-            Array(buf, aval, sharding, committed)
-            for buf, (aval, sharding) in zip(done, types)  # noqa: B905
+            Array(buf, kind)
+            for buf, kind in zip(done, kinds)  # noqa: B905
         ]
         for i in tokens:
             results[i] = Token(results[i])

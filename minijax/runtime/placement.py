@@ -29,7 +29,7 @@ from minijax.core.mesh import (
 )
 from minijax.core.trace import shaped, typeof
 from minijax.core.token import Token
-from minijax.runtime.array import Array
+from minijax.runtime.array import Array, Kind
 from minijax.runtime.backend import devices
 from minijax.runtime.layout import (
     array_type,
@@ -86,7 +86,7 @@ def default_sharding() -> SingleDeviceSharding:
 def _put_host(x: Any, aval: ShapedArray, sharding: Sharding, committed: bool) -> Array:
     aval = _placed_type(aval, sharding)
     buf = put_numpy(_as_numpy(x, aval), aval, sharding)
-    return Array(buf, aval, sharding, committed)
+    return Array(buf, Kind.of(aval, sharding, committed))
 
 
 @lru_cache(4096)
@@ -111,11 +111,11 @@ def _put_array(x: Array, sharding: Sharding) -> Array:
     x._check_not_deleted()
     aval = _placed_type(x.aval, sharding)
     if x.sharding.is_equivalent_to(sharding, x.ndim):
-        return Array(x._buf, aval, sharding, True)
+        return Array(x._buf, Kind.of(aval, sharding, True))
     buf = _copy(x, sharding)
     if buf is None:
         buf = put_numpy(x._value, aval, sharding)
-    return Array(buf, aval, sharding, True)
+    return Array(buf, Kind.of(aval, sharding, True))
 
 
 def _copy(x: Array, sharding: Sharding) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from minijax.core.avals import ShapedArray
+from minijax.core.effects import Effect, ordered_effects
 from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import Jaxpr, dead_code_eliminated, subjaxprs
 from minijax.core.mesh import (
@@ -25,28 +26,19 @@ from minijax.core.mesh import (
 )
 from minijax.core.trace import typeof
 from minijax.lowering.lower import LoweredModule, lower_to_module
-from minijax.runtime.array import Array
+from minijax.runtime.array import Array, Kind
 from minijax.runtime.backend import devices as default_devices
 from minijax.runtime.execute import Executable, compile_module
 
 
-class Placement(NamedTuple):
-    """Where a value lies; `committed` if the user chose so."""
-
-    sharding: Sharding
-    committed: bool
-
-
 def signature(x: Any) -> Any:
     """All that compiling needs to know of an argument; hashable."""
-    if type(x) is Array:
-        return (x.aval, x.sharding, x.committed)
-    return typeof(x)
+    return x.kind if type(x) is Array else typeof(x)
 
 
-def placement(x: Any) -> Placement | None:
+def placement(x: Any) -> Kind | None:
     """Where an argument lies; None for one that lies nowhere yet."""
-    return Placement(x.sharding, x.committed) if type(x) is Array else None
+    return x.kind if type(x) is Array else None
 
 
 class Lowered(NamedTuple):
@@ -61,12 +53,13 @@ class Lowered(NamedTuple):
     in_shardings: list[Sharding | None]
     out_shardings: list[Sharding | None]
     committed: bool
+    ordered: tuple[Effect, ...]  # the module takes and returns a token for each
 
 
 def lower(
     jaxpr: Jaxpr,
     name: str,
-    placements: Sequence[Placement | None],
+    placements: Sequence[Kind | None],
     *,
     in_shardings: Sequence[Sharding | None] = (),
     out_shardings: Sequence[Sharding | None] = (),
@@ -91,6 +84,9 @@ def lower(
     outs = list(out_shardings) or [None] * len(jaxpr.outvars)
     devices, mesh, committed = _devices(jaxpr, [*asked, *outs], describe)
     partitioned = len(devices) > 1
+    ordered = ordered_effects(jaxpr.effects)
+    if partitioned and not all(e.shardable for e in ordered):
+        raise errors.ordered_on_several_devices([e for e in ordered if not e.shardable])
     outs = [
         _out_sharding(s, v.aval, mesh)
         for s, v in zip(outs, jaxpr.outvars, strict=True)
@@ -120,6 +116,7 @@ def lower(
         ins,
         outs,
         committed,
+        ordered,
     )
 
 
@@ -166,6 +163,7 @@ def _compile(lowered: Lowered, module: Any, callbacks: Sequence[Any]) -> Executa
         mesh=lowered.mesh,
         committed=lowered.committed,
         host_callbacks=callbacks,
+        ordered=lowered.ordered,
     )
 
 
@@ -235,13 +233,20 @@ def meshes_in(jaxpr: Jaxpr) -> list[Mesh]:
     if "meshes" not in jaxpr.cache:
         found: dict[Mesh, None] = {}
         for eqn in jaxpr.eqns:
-            mesh = eqn.params.get("mesh")
-            if isinstance(mesh, Mesh):
-                found[mesh] = None
+            found.update(dict.fromkeys(_named_meshes(eqn.params)))
             for body in subjaxprs(eqn.params):
                 found.update(dict.fromkeys(meshes_in(body)))
         jaxpr.cache["meshes"] = list(found)
     return jaxpr.cache["meshes"]
+
+
+def _named_meshes(params: dict[str, Any]) -> Iterator[Mesh]:
+    """The meshes among an equation's parameters, also those of shardings."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            mesh = item.mesh if isinstance(item, NamedSharding) else item
+            if isinstance(mesh, Mesh):
+                yield mesh
 
 
 def _in_sharding(

@@ -95,10 +95,7 @@ class JitFunction:
             get_concrete_mesh(),
             axis_env(),
             dtypes.x64_enabled(),
-            *[
-                (x.aval, x.sharding, x.committed) if type(x) is Array else _other(x)
-                for x in leaves
-            ],
+            *[x.kind if type(x) is Array else _other(x) for x in leaves],
         )
         ready = self._ready.get(key)
         if ready is None:

@@ -273,7 +273,9 @@ class _Call:
             reduced=spec.reduced & self.names,
         )
 
-    def _check_explicit(self, specs: Sequence[PartitionSpec], avals: Iterable[Any]) -> None:
+    def _check_explicit(
+        self, specs: Sequence[PartitionSpec], avals: Iterable[Any]
+    ) -> None:
         """Where all axes are Explicit, specs must be what the types say."""
         if any(self.mesh.axis_type(n) is not AxisType.Explicit for n in self.names):
             return
@@ -287,7 +289,12 @@ class _Call:
     # --- checks of specs against values
 
     def _paths(
-        self, tree: Any, spec_tree: Any, flat_specs: Sequence[Any], base: str, prefix: str
+        self,
+        tree: Any,
+        spec_tree: Any,
+        flat_specs: Sequence[Any],
+        base: str,
+        prefix: str,
     ) -> list[errors.SpecFailure | None]:
         """Per leaf where it and its spec stand in what the user wrote."""
         values = tree_unflatten(tree, range(tree.num_leaves))
@@ -418,7 +425,9 @@ class _Call:
             )
         if failures:
             sizes = list(self.mesh.shape.values())
-            raise errors.not_replicated(self.name, sizes, self.mesh.axis_names, failures)
+            raise errors.not_replicated(
+                self.name, sizes, self.mesh.axis_names, failures
+            )
 
     def _listed(self, names: frozenset[str]) -> str:
         return ",".join(in_mesh_order(self.mesh, names))
@@ -470,5 +479,3 @@ class _Body:
             return x
         missing = frozenset(spec.axes) - aval.manual.varying
         return pvary(x, in_mesh_order(self.call.mesh, missing)) if missing else x
-
-

@@ -29,9 +29,7 @@ from minijax.transforms.jit import jit
 from minijax.transforms.shard_map import shard_map
 
 
-def top_level_all_gather(
-    xs: Any, out_sharding: Any, *, multi_dim: bool = False
-) -> Any:
+def top_level_all_gather(xs: Any, out_sharding: Any, *, multi_dim: bool = False) -> Any:
     """Gathers arrays along mesh axes, keeping their values.
 
     Args:

@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_checkout_is_read_for_its_documentation():
     text = data.load()
-    assert text.source == "README.md and docs/*.md"
+    assert text.source == "README.md, docs/*.md and the docstrings of minijax"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.decode(text.codes[:200]) == readme[:200]
 
 
 def test_an_installed_package_is_read_for_its_docstrings(tmp_path):
     text = data.load(tmp_path)
-    assert text.source == "the docstrings of the package"
+    assert text.source == "the docstrings of minijax"
     assert len(text.codes) > 10_000
     everything = text.decode(text.codes)
     assert data.load.__doc__.splitlines()[0] in everything

@@ -88,3 +88,10 @@ def wrong_types(differences: Sequence[tuple[str, object, object]]) -> TypeError:
         f"enable_x64 mode than when it was AOT compiled? {which} mismatches are:\n"
         + "\n".join(lines[:most])
     )
+
+
+def ordered_on_several_devices(effects: object) -> ValueError:
+    return ValueError(
+        "The following ordered effects are not supported for more than 1 device: "
+        f"{effects}"
+    )

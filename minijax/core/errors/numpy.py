@@ -113,7 +113,7 @@ def einsum_size(label: str, one: int, other: int) -> ValueError:
 
 
 def einsum_output(labels: str) -> ValueError:
-    """Return the error for a label of the result that no operand has, or that repeats."""
+    """Return the error for a label of the result that repeats, or is no operand's."""
     return ValueError(f"einsum: the result {labels!r} repeats or invents a label.")
 
 

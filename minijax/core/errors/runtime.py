@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def deleted(aval: str) -> RuntimeError:
@@ -188,3 +188,9 @@ def no_spec_for(chosen: str, mesh: object) -> NotImplementedError:
         f"The compiler chose the sharding {chosen}, which no PartitionSpec over the "
         f"mesh {mesh} expresses. Give this result a sharding by out_shardings."
     )
+
+
+def effects_failed(failures: Sequence[Exception]) -> ExceptionGroup:
+    """Several programs with effects failed since the last barrier."""
+    text = "One or more previous effectful computations failed."
+    return ExceptionGroup(text, failures)

@@ -47,6 +47,7 @@ from minijax.transforms.control.common import (
     vary_over,
     varying,
 )
+from minijax.transforms.control.varying import varying_branches
 from minijax.transforms.jvp import jvp_jaxpr
 from minijax.transforms.partial_eval import (
     PartialEvalJaxpr,
@@ -179,11 +180,16 @@ def _choose(
 ) -> Any:
     """Traces the functions and binds; `order` -1 binds them last to first."""
     leaves, in_tree = tree_flatten((operands, {}))
+    axes = varying(typeof(index))
+    if axes:
+        leaves = [vary_over(x, axes) for x in leaves]
     avals = [typeof(x) for x in leaves]
     bodies = [trace_body(f, in_tree, avals, api) for f in funs]
     for fun, name, body in zip(funs[1:], names[1:], bodies[1:], strict=True):
         check_branches(api, (names[0], name), (funs[0], fun), (bodies[0], body))
     jaxprs, consts = merge_consts(bodies)
+    if axes:
+        jaxprs, consts = varying_branches(jaxprs, consts, axes)
     inputs = [*consts, *leaves]
     # What all branches pass through needs no choosing.
     passed = [
@@ -191,10 +197,7 @@ def _choose(
         for xs in zip(*map(forwarding, jaxprs), strict=True)
     ]
     kept = [i for i, p in enumerate(passed) if p is None]
-    names_varying = varying(typeof(index))
-    branches = tuple(
-        _vary(rearranged(j, None, kept), names_varying) for j in jaxprs[::order]
-    )
+    branches = tuple(rearranged(j, None, kept) for j in jaxprs[::order])
     results = iter(cond_p.bind(index, *inputs, branches=branches))
     outs = [next(results) if p is None else _as_result(inputs[p]) for p in passed]
     return tree_unflatten(bodies[0].out_tree, outs)
@@ -202,20 +205,6 @@ def _choose(
 
 def _as_result(x: Any) -> Any:
     return x if is_token(x) else asarray(x)
-
-
-def _vary(jaxpr: Jaxpr, names: frozenset[str]) -> Jaxpr:
-    """The branch with results that vary over the axes that the choice varies over.
-
-    Even constants do, where each device chooses for itself.
-    """
-    if all(is_token(a) or names <= varying(a) for a in jaxpr.out_avals):
-        return jaxpr
-
-    def fun(*args: Any) -> list[Any]:
-        return [vary_over(x, names) for x in eval_jaxpr(jaxpr, [], args)]
-
-    return derived(jaxpr, ("vary", names), lambda: stage_body(fun, jaxpr.in_avals))
 
 
 # ------------------------------------------------------------------------- primitive
