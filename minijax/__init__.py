@@ -4,7 +4,7 @@ Names only: the public API. Start reading at `docs/index.md`.
 """
 
 from minijax import lax  # isort: skip - the pages come before what uses them
-from minijax import numpy, random, sharding, tree
+from minijax import debug, experimental, numpy, random, sharding, tree
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.errors import tracing as errors
 from minijax.core.trace import set_bottom_trace, typeof
@@ -18,6 +18,8 @@ from minijax.runtime.backend import (
     make_mesh,
 )
 from minijax.runtime.config import config
+from minijax.runtime.ordered import effects_barrier
+from minijax.transforms.callbacks.host import pure_callback
 from minijax.transforms.evaluate import EvalTrace, clear_caches
 from minijax.transforms.grad import grad, linearize, value_and_grad, vjp
 from minijax.transforms.jit import jit

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from minijax.core.avals import AbstractValue
+from minijax.core.source import Source, replayed_source
 
 if TYPE_CHECKING:
     from minijax.core.effects import Effect
     from minijax.core.primitive import Primitive
-    from minijax.core.source import Source
 
 NO_EFFECTS: frozenset[Effect] = frozenset()
 
@@ -231,11 +231,16 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list
     """
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    for eqn in jaxpr.eqns:
-        operands = [v.val if isinstance(v, Literal) else env[v] for v in eqn.invars]
-        results = eqn.primitive.bind(*operands, **eqn.params)
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
+    around = replayed_source.get()
+    try:
+        for eqn in jaxpr.eqns:
+            replayed_source.set(eqn.source)
+            operands = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
+            results = eqn.primitive.bind(*operands, **eqn.params)
+            env.update(zip(eqn.outvars, results, strict=True))
+    finally:
+        replayed_source.set(around)
+    return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 
 def dead_code_eliminated(

@@ -1,14 +1,16 @@
 """Where in the user's program a value came from.
 
 The user's frame is the innermost one outside this package. Finding it costs a walk
-over a few frames per equation, so which code objects are the package's own is
-remembered by code object.
+over the frames in between, so which code objects are the package's own is remembered;
+and while a program is run once more, its equations' own sources stand for the frames,
+which are many there and all the package's.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 from types import CodeType
 from typing import NamedTuple
 
@@ -27,8 +29,15 @@ class Source(NamedTuple):
         return f"{self.code.co_filename}:{self.lineno} ({name})"
 
 
+#: The source of the equation of a traced program that is being run once more.
+replayed_source: ContextVar[Source | None] = ContextVar("replayed", default=None)
+
+
 def user_source(depth: int = 1) -> Source | None:
     """The innermost frame outside this package, from `depth` frames up."""
+    replayed = replayed_source.get()
+    if replayed is not None:
+        return replayed
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code

@@ -51,7 +51,7 @@ def call_python(
         results. For `order`, the token comes first in both.
       order: the effect whose chain of tokens it takes its place in.
       device: the position of the device that calls it where not every device does;
-        None leaves that open.
+        None leaves open where it runs.
       has_side_effect: whether it is called even if nothing reads its results.
       partitioned: whether each device calls it with the part that lies there.
 
@@ -101,13 +101,13 @@ def _sharding(
     ctx: LoweringContext, avals: Sequence[Any], device: int | None
 ) -> ir.Attribute | None:
     """On which devices it runs; an operation without results counts as one with one."""
+    if device is None:
+        return None
     if ctx.mesh is not None:
         if not ctx.manual_axes.issuperset(ctx.mesh.axis_names):
             raise errors.partly_manual()
         ranks = [a.ndim if isinstance(a, ShapedArray) else 0 for a in avals]
         each = [_ON_ALL.format(", ".join(["{}"] * n)) for n in ranks]
-    elif device is None:
-        return None
     else:
         each = [_ON_ONE.format(device)] * len(avals)
     return attr(f"#sdy.sharding_per_value<[{', '.join(each)}]>")

@@ -61,6 +61,7 @@ def lower_to_module(
     result_info: Sequence[str] | None = None,
     num_partitions: int = 1,
     platform: str = "cpu",
+    devices: Sequence[Any] = (),
 ) -> LoweredModule:
     """Lowers a program to a module whose `main` takes and returns flat values.
 
@@ -73,6 +74,7 @@ def lower_to_module(
       result_info: per result its place in the user's result, `result['a'][0]`.
       num_partitions: how many devices it runs on.
       platform: `cpu`, `gpu` or `tpu`.
+      devices: those it runs on, where they are known.
 
     Warns where a donated argument cannot be reused.
     """
@@ -92,7 +94,7 @@ def lower_to_module(
                 in_avals, out_avals, donated, ins, outs, num_partitions > 1
             )
             _enter_donation(plan, arg_attrs)
-        module = ModuleContext(platform)
+        module = ModuleContext(platform, devices)
         attributes = module.module.operation.attributes
         attributes["sym_name"] = string(_NOT_IN_NAMES.sub("_", name).rstrip("_"))
         attributes["mhlo.num_replicas"] = i32(1)

@@ -62,12 +62,14 @@ class ModuleContext:
 
     Attributes:
       platform: what it is for: `cpu`, `gpu` or `tpu`.
+      devices: those it is for, where a rule needs to know.
       host_callbacks: a rule that calls Python appends its function here, and its
         operation names it by the index.
       tokens: where each ordered effect is; `tokens.op` makes operations with effects.
     """
 
     __slots__ = (
+        "devices",
         "functions",
         "host_callbacks",
         "module",
@@ -76,8 +78,9 @@ class ModuleContext:
         "tokens",
     )
 
-    def __init__(self, platform: str):
+    def __init__(self, platform: str, devices: Sequence[Any] = ()):
         self.platform = platform
+        self.devices = tuple(devices)
         self.module = ir.Module.create()
         self.symbols = ir.SymbolTable(self.module.operation)
         # The inner functions, by jaxpr, name and shardings.

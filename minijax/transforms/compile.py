@@ -105,6 +105,7 @@ def lower(
         result_info=result_info,
         num_partitions=len(devices),
         platform=devices[0].platform,
+        devices=devices,
     )
     return Lowered(
         module,

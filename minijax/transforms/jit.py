@@ -159,6 +159,10 @@ class JitFunction:
         """The options as parameters of the traced program, constants included."""
         count = len(traced.consts)
         ins, outs = self._options.shardings(traced.in_tree, traced.out_tree)
+        avals = traced.jaxpr.in_avals[count:]
+        _check_placed("arguments", ins, avals, traced.names)
+        paths = partial(_result_paths, traced.out_tree)
+        _check_placed("outputs", outs, traced.jaxpr.out_avals, paths)
         donated = self._options.donated(static, traced.in_tree)
         return {
             "donated_invars": (False,) * count + donated,
@@ -201,7 +205,7 @@ class JitFunction:
             ],
             out_shardings=params["out_shardings"],
             donated=params["donated_invars"],
-            result_info=[f"result{path}" for path in result_paths(traced.out_tree)],
+            result_info=_result_paths(traced.out_tree),
             keep_unused=self._options.keep_unused,
             describe=describe,
         )
@@ -299,6 +303,28 @@ class Compiled:
         if ready.kept is not None:
             values = [values[i] for i in ready.kept]
         return tree_unflatten(ready.out_tree, ready.executable.call(values))
+
+
+def _result_paths(out_tree: Any) -> list[str]:
+    """Where each flat result stands in the user's result: `result['a'][0]`."""
+    return [f"result{path}" for path in result_paths(out_tree)]
+
+
+def _check_placed(
+    what: str,
+    shardings: Sequence[Any],
+    avals: Sequence[Any],
+    names: Callable[[], list[str]],
+) -> None:
+    """Refuses shardings that do not cut their values in equal parts."""
+    for i, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
+        if sharding is None or not isinstance(aval, ShapedArray):
+            continue
+        try:
+            sharding.check_compatible_aval(aval.shape)
+            sharding.shard_shape(aval.shape)
+        except ValueError as error:
+            raise errors.bad_placement(what, names()[i], sharding, error) from None
 
 
 def _differ(expected: Any, got: Any) -> bool:

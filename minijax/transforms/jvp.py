@@ -61,9 +61,15 @@ class JVPTrace(Trace):
     def process(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> list[Any]:
-        primals = [a.primal if self.owns(a) else a for a in args]
+        primals, touched = [], False
+        for a in args:
+            if type(a) is JVPTracer and a.owner is self:
+                primals.append(a.primal)
+                touched = True
+            else:
+                primals.append(a)
         with use_trace(self.parent):
-            if len(primals) == sum(p is a for p, a in zip(primals, args, strict=True)):
+            if not touched:
                 return primitive.bind(*primals, **params)
             tangents = [a.tangent if self.owns(a) else zero_tangent(a) for a in args]
             outs, tangents_out = primitive.jvp(primals, tangents, **params)

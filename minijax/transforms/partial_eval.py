@@ -44,7 +44,11 @@ class PartialEvalTrace(Trace):
     def process(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> list[Any]:
-        if not any(self.is_unknown(a) for a in args):
+        staging = self.staging
+        for a in args:
+            if type(a) is StagingTracer and a.owner is staging:
+                break
+        else:
             with use_trace(self.parent):
                 return primitive.bind(*args, **params)
         if primitive.partial_eval is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from minijax.core.avals import abstract_token
 from minijax.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from minijax.core.linear import UndefinedPrimal, Zero, is_undefined
+from minijax.core.source import replayed_source
 from minijax.core.staging import stage_body
 from minijax.lax.rules import add_any, instantiate
 
@@ -41,8 +42,13 @@ def backward_pass(
     cts: dict[Var, Any] = {}
     for var, ct in zip(jaxpr.outvars, cotangents, strict=True):
         _accumulate(cts, var, ct, linear)
-    for eqn in reversed(backward):
-        _transpose_eqn(eqn, values, linear, cts)
+    around = replayed_source.get()
+    try:
+        for eqn in reversed(backward):
+            replayed_source.set(eqn.source)
+            _transpose_eqn(eqn, values, linear, cts)
+    finally:
+        replayed_source.set(around)
     return [
         cts.pop(v, Zero(v.aval.to_cotangent())) if v in linear else None
         for v in jaxpr.invars

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minijax.core.errors.sharding import IndivisibleError
+
 
 def incompatible_devices(
     first: str, ids: Sequence[int], second: str, other: Sequence[int], platform: str
@@ -94,4 +96,16 @@ def ordered_on_several_devices(effects: object) -> ValueError:
     return ValueError(
         "The following ordered effects are not supported for more than 1 device: "
         f"{effects}"
+    )
+
+
+def bad_placement(
+    what: str, path: str, sharding: object, error: ValueError
+) -> ValueError:
+    """`error` says why a sharding does not fit an argument or a result."""
+    start = f"One of pjit {what} with pytree key path {path}"
+    if isinstance(error, IndivisibleError):
+        return IndivisibleError(f"{start} was given the sharding {error}.")
+    return ValueError(
+        f"{start} is incompatible with its sharding annotation {sharding}: {error}"
     )

@@ -1,0 +1,306 @@
+"""debug.callback and debug.print: looking into programs without changing them.
+
+    debug_callback[callback effect partitioned] x
+    debug_print[fmt has_placeholders in_tree ... ordered partitioned static_args] x
+
+They have no results, only an effect: `Debug`, or `OrderedDebug`, which keeps calls in
+the order of the program. Derivatives see through them: the call stays with the values.
+Mapped over many elements, there is a call for each, in order.
+
+An ordered one cannot be in a program for several devices, as nothing orders those.
+
+StableHLO: `custom_call`. Upstream: `jax/_src/debugging.py`.
+"""
+
+from __future__ import annotations
+
+import string
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minijax.core.effects import Effect
+from minijax.core.errors import callbacks as errors
+from minijax.core.primitive import Primitive
+from minijax.core.pytree import PyTreeDef, tree_flatten
+from minijax.core.staging import stage
+from minijax.lax.collectives.axis_index import axis_index
+from minijax.lax.slicing import index_in_dim
+from minijax.lowering.callback import call_python
+from minijax.transforms.callbacks.common import (
+    FlatCallback,
+    host_function,
+    passing_token,
+    split_static,
+)
+from minijax.transforms.control.cond import cond
+from minijax.transforms.manual import inside
+from minijax.transforms.shard_map import shard_map
+from minijax.transforms.vmap import BatchAxis
+
+debug_effect = Effect("Debug", repeatable=True)
+ordered_debug_effect = Effect("OrderedDebug", ordered=True, repeatable=True)
+
+# ------------------------------------------------------------------ public functions
+
+
+def debug_callback(
+    callback: Callable[..., Any] | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function with values of a program; what it returns is dropped.
+
+    Args:
+      callback: takes the arguments with numpy arrays as leaves. Without it, a function
+        is returned that takes it and the arguments.
+      args, kwargs: pytrees; leaves that are no arrays are given to `callback` as they
+        are.
+      ordered: whether calls are in the order of the program.
+      partitioned: whether each device calls it with the part that lies there; else one
+        device calls it with the whole.
+
+    Raises:
+      TypeError: where `callback` cannot be called.
+      ValueError: for an ordered one in a program for several devices.
+
+    >>> import minijax
+    >>> minijax.jit(lambda x: debug_callback(lambda x: print(2 * x), x))(3)
+    >>> minijax.effects_barrier()
+    6
+
+    Upstream: `jax/_src/debugging.py` (`debug_callback`).
+    """
+    effect = ordered_debug_effect if ordered else debug_effect
+
+    def bind(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        if not callable(callback):
+            raise errors.not_callable(type(callback))
+        leaves, in_tree = tree_flatten((args, kwargs))
+        arrays, static = split_static(leaves)
+        called = DebugCallback(callback, in_tree, static)
+        debug_callback_p.bind(
+            *arrays, callback=called, effect=effect, partitioned=partitioned
+        )
+
+    if callback is not None:
+        return bind(callback, *args, **kwargs)
+    if args or kwargs:
+        raise errors.unexpected_arguments("debug_callback", args, kwargs)
+    return bind
+
+
+def debug_print(
+    fmt: str | None = None,
+    *args: Any,
+    ordered: bool = False,
+    partitioned: bool = False,
+    skip_format_check: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Prints values of a program: `debug_print("{x} is here", x=x)`.
+
+    Not with an f-string, which is formatted before there are values.
+
+    Args:
+      fmt: as for `str.format`. Without it, a function is returned that takes it and
+        the arguments.
+      args, kwargs: what is formatted: pytrees of arrays, and anything else.
+      ordered, partitioned: as for `debug_callback`.
+      skip_format_check: whether arguments may be left out of `fmt`.
+
+    Raises:
+      ValueError: for arguments that `fmt` does not mention.
+
+    >>> import minijax
+    >>> minijax.jit(lambda x: debug_print("x is {x:.2f}", x=x))(1.0)
+    >>> minijax.effects_barrier()
+    x is 1.00
+
+    Upstream: `jax/_src/debugging.py` (`debug_print`).
+    """
+
+    def bind(fmt: str, *args: Any, **kwargs: Any) -> None:
+        if not skip_format_check:
+            _FormatChecker().format(fmt, *args, **kwargs)
+        leaves, in_tree = tree_flatten((args, kwargs))
+        arrays, static = split_static(leaves)
+        first = next(iter(string.Formatter().parse(fmt)), None)
+        debug_print_p.bind(
+            *arrays,
+            fmt=fmt,
+            has_placeholders=first is not None and first[1] is not None,
+            in_tree=in_tree,
+            logging_record=None,
+            np_printoptions=tuple(np.get_printoptions().items()),
+            ordered=ordered,
+            partitioned=partitioned,
+            static_args=static,
+        )
+
+    if fmt is not None:
+        return bind(fmt, *args, **kwargs)
+    if args or kwargs:
+        raise errors.unexpected_arguments("debug_print", args, kwargs)
+    return bind
+
+
+class _FormatChecker(string.Formatter):
+    """Formats nothing, and refuses arguments that are not mentioned."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return ""
+
+    def check_unused_args(
+        self, used_args: Any, args: Sequence[Any], kwargs: Any
+    ) -> None:
+        unused = [x for i, x in enumerate(args) if i not in used_args]
+        if unused:
+            raise errors.unused_positional(unused)
+        names = [k for k in kwargs if k not in used_args]
+        if names:
+            raise errors.unused_keywords(names)
+
+
+class DebugCallback(FlatCallback):
+    """A callback of `debug_callback`; what it returns is dropped."""
+
+    __slots__ = ()
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        super().__call__(*arrays)
+        return []
+
+    def __repr__(self) -> str:
+        # As printed programs show upstream's: there it is a closure.
+        name = "debug_callback.<locals>._debug_callback.<locals>._flat_callback"
+        return f"<function {name} at {id(self):#x}>"
+
+
+def _print(
+    fmt: str, options: tuple[tuple[str, Any], ...], placeholders: bool, *args: Any, **kw: Any
+) -> None:
+    if placeholders:
+        with np.printoptions(**dict(options)):
+            text = fmt.format(*args, **kw)
+    else:
+        text = " ".join([fmt, *map(str, args)])
+    sys.stdout.write(text + "\n")
+
+
+# ------------------------------------------------------------------------ primitives
+
+debug_callback_p = Primitive("debug_callback")
+debug_print_p = Primitive("debug_print")
+
+
+@debug_callback_p.def_abstract_eval
+@debug_print_p.def_abstract_eval
+def _type(*_: Any, **__: Any) -> list[Any]:
+    return []
+
+
+@debug_callback_p.def_effects
+def _callback_effects(*_: Any, effect: Effect, **__: Any) -> frozenset[Effect]:
+    return frozenset({effect})
+
+
+@debug_print_p.def_effects
+def _print_effects(*_: Any, ordered: bool, **__: Any) -> frozenset[Effect]:
+    return frozenset({ordered_debug_effect if ordered else debug_effect})
+
+
+@debug_callback_p.def_lowering
+def _callback_lowering(
+    ctx: Any, *values: Any, callback: FlatCallback, effect: Effect, partitioned: bool
+) -> list[Any]:
+    if ctx.mesh is not None and not ctx.manual_axes.issuperset(ctx.mesh.axis_names):
+        again = partial(
+            debug_callback_p.bind,
+            callback=callback,
+            effect=effect,
+            partitioned=partitioned,
+        )
+        return _once_along_auto_axes(ctx, values, again)
+    function = host_function("debug.callback", callback, [])
+    if effect.ordered:
+        function = passing_token(function)
+        return call_python(
+            ctx, function, values, order=effect, device=None, partitioned=partitioned
+        )
+    return call_python(ctx, function, values, partitioned=partitioned)
+
+
+def _once_along_auto_axes(ctx: Any, values: Any, call: Callable[..., Any]) -> list[Any]:
+    """In a `shard_map` over some axes: the first device along the others calls.
+
+    The others become manual too, with the operands whole along them.
+    """
+    mesh = ctx.mesh
+    others = [n for n in mesh.axis_names if n not in ctx.manual_axes]
+
+    def fun(*args: Any) -> list[Any]:
+        def on_each() -> list[Any]:
+            first = axis_index(others) == 0
+            return cond(first, lambda: call(*args), lambda: [])
+
+        return shard_map(on_each, in_specs=(), out_specs=[])()
+
+    with inside(mesh, ctx.manual_axes, False):
+        jaxpr, _ = stage(fun, ctx.avals_in)
+    return ctx.lower_jaxpr(jaxpr, values)
+
+
+@debug_print_p.def_lowering
+def _print_lowering(
+    ctx: Any,
+    *values: Any,
+    fmt: str,
+    has_placeholders: bool,
+    in_tree: PyTreeDef,
+    np_printoptions: Any,
+    ordered: bool,
+    partitioned: bool,
+    static_args: Any,
+    **_: Any,
+) -> list[Any]:
+    show = partial(_print, fmt, np_printoptions, has_placeholders)
+    return _callback_lowering(
+        ctx,
+        *values,
+        callback=DebugCallback(show, in_tree, static_args),
+        effect=ordered_debug_effect if ordered else debug_effect,
+        partitioned=partitioned,
+    )
+
+
+def _rules(primitive: Primitive) -> None:
+    """Derivatives and batching, which are the same for both."""
+
+    def jvp(primals: Any, _: Any, **params: Any) -> Any:
+        return primitive.bind(*primals, **params), []
+
+    def transpose(_: Any, *args: Any, **__: Any) -> list[None]:
+        return [None] * len(args)
+
+    def batch(axis: BatchAxis, args: Any, dims: Any, **params: Any) -> Any:
+        for i in range(axis.size):
+            element = [
+                x if d is None else index_in_dim(x, i, d, keepdims=False)
+                for x, d in zip(args, dims, strict=True)
+            ]
+            primitive.bind(*element, **params)
+        return [], []
+
+    primitive.jvp = jvp
+    primitive.transpose = transpose
+    primitive.batch = batch
+
+
+_rules(debug_callback_p)
+_rules(debug_print_p)
