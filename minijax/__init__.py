@@ -20,10 +20,14 @@ from minijax.runtime.backend import (
 from minijax.runtime.config import config
 from minijax.runtime.ordered import effects_barrier
 from minijax.transforms.callbacks.host import pure_callback
+from minijax.transforms.checkpoint import checkpoint, remat
+from minijax.transforms.custom_rules import custom_jvp, custom_vjp
+from minijax.transforms.derivatives import hessian, jacfwd, jacobian, jacrev
 from minijax.transforms.evaluate import EvalTrace, clear_caches
 from minijax.transforms.grad import grad, linearize, value_and_grad, vjp
 from minijax.transforms.jit import jit
 from minijax.transforms.jvp import jvp
+from minijax.transforms.linear import linear_transpose
 from minijax.transforms.place import (
     block_until_ready,
     device_put,

@@ -226,3 +226,27 @@ def test_each_device_draws_its_own(keys):
     assert_same_bits(
         minijax.jit(draw)(many), [random.normal(k, (3,)) for k in np.asarray(many)]
     )
+
+
+def test_out_sharding(keys):
+    mesh = minijax.make_mesh((4,), ("i",))
+    spec = minijax.sharding.PartitionSpec("i")
+    with minijax.set_mesh(mesh):
+        for draw in (random.uniform, random.normal, random.bits):
+            drawn = draw(keys[0], (8,), out_sharding=spec)
+            assert drawn.sharding.spec == spec
+            assert_same_bits(drawn, draw(keys[0], (8,)))
+
+
+def test_keys_in_a_scan(keys):
+    def step(key, _):
+        key, now = random.split(key)
+        return key, random.uniform(now)
+
+    def upstream_step(key, _):
+        key, now = UPSTREAM.split(key)
+        return key, UPSTREAM.uniform(now)
+
+    _, ours = minijax.lax.scan(step, keys[0], None, length=3)
+    _, theirs = jax.lax.scan(upstream_step, keys[1], None, length=3)
+    assert_same_bits(ours, theirs)

@@ -26,7 +26,8 @@ class Progress:
         """Shows a moment, unless another was shown just before."""
         self._last = moment
         last = moment.step == self._steps
-        line = f"{self._count()}  loss {moment.loss:.3f}  {moment.seconds:.0f} s"
+        step = f"step {moment.step:>{len(str(self._steps))}} of {self._steps}"
+        line = f"{step}  loss {moment.loss:.3f}  {moment.seconds:.0f} s"
         if not self._stream.isatty():
             if last or moment.step % max(1, self._steps // LINES) == 0:
                 print(line, file=self._stream, flush=True)
@@ -45,8 +46,5 @@ class Progress:
         """
         if self._last is None:
             return "before the first step"
-        return f"after {self._count()}, at loss {self._last.loss:.3f}"
-
-    def _count(self) -> str:
-        step = 0 if self._last is None else self._last.step
-        return f"step {step:>{len(str(self._steps))}} of {self._steps}"
+        step, loss, _ = self._last
+        return f"after step {step} of {self._steps}, at loss {loss:.3f}"

@@ -19,7 +19,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from minijax.core.errors import lowering as errors
 from minijax.core.jaxpr import Jaxpr
-from minijax.core.mesh import Sharding
+from minijax.core.mesh import AbstractMesh, NamedSharding, PartitionSpec, Sharding
 from minijax.lowering.dialect import attr, building, context, i32, string
 from minijax.lowering.donation import Donation, is_open, plan_donation
 from minijax.lowering.rule_context import LoweringContext, ModuleContext, Shardings
@@ -47,7 +47,26 @@ class LoweredModule:
         self.module.operation.write_bytecode(file=file)
         return file.getvalue()
 
+    def with_results_on_all_devices(self, positions: Sequence[int]) -> ir.Module:
+        """A copy that states of these results of `main` that every device has them."""
+        with building():
+            copy = ir.Module.parse(self.bytecode())
+            main = ir.SymbolTable(copy.operation)["main"].operation
+            entries = [
+                {named.name: named.attr for named in entry}
+                for entry in main.attributes["res_attrs"]
+            ]
+            types = ir.FunctionType(main.attributes["function_type"].value).results
+            for i in positions:
+                rank = getattr(types[i], "rank", 0)
+                entries[i]["sdy.sharding"] = sharding_attr(_EVERYWHERE, rank)
+            dicts = [ir.DictAttr.get(entry) for entry in entries]
+            main.attributes["res_attrs"] = ir.ArrayAttr.get(dicts)
+            _name_meshes(copy)
+        return copy
 
+
+_EVERYWHERE = NamedSharding(AbstractMesh((), ()), PartitionSpec())
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 
 

@@ -83,20 +83,13 @@ from minijax.numpy.creation import (
     asarray,
     astype,
     copy,
-    diag,
     empty,
     empty_like,
-    eye,
     full,
     full_like,
-    identity,
     linspace,
-    meshgrid,
     ones,
     ones_like,
-    tri,
-    tril,
-    triu,
     zeros,
     zeros_like,
 )
@@ -183,6 +176,15 @@ from minijax.numpy.joining import (
     unstack,
     vsplit,
     vstack,
+)
+from minijax.numpy.matrices import (
+    diag,
+    eye,
+    identity,
+    meshgrid,
+    tri,
+    tril,
+    triu,
 )
 from minijax.numpy.products import (
     einsum,

@@ -22,13 +22,14 @@ from minijax.lax.numeric import conjugate, imag, real, where
 from minijax.lax.outlined import outlined
 from minijax.lax.promote import (
     as_arrays,
+    broadcast_arrays,
     promote_args,
     promote_args_inexact,
     promote_args_numeric,
 )
 from minijax.lax.rules import const
 from minijax.lax.select import select
-from minijax.lax.shapes import broadcast_to, full_like, is_array
+from minijax.lax.shapes import full_like, is_array
 
 Function = Callable[..., Any]
 
@@ -156,8 +157,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     Array(1000., dtype=float32, weak_type=True)
     """
     x1, x2 = promote_args_inexact("logaddexp", x1, x2)
-    shape = np.broadcast_shapes(typeof(x1).shape, typeof(x2).shape)
-    x1, x2 = broadcast_to(x1, shape), broadcast_to(x2, shape)
+    x1, x2 = broadcast_arrays(x1, x2)
     # Chosen by `select`, and not by `max`, so that a tie has a derivative, too.
     first_is_greater = compare.ge(x1, x2)
     high, low = select(first_is_greater, x1, x2), select(first_is_greater, x2, x1)

@@ -130,11 +130,11 @@ def isclose(
     With `equal_nan`, a NaN is close to a NaN.
     """
     a, b = promote_args("isclose", a, b)
-    both_nan = bitwise_and(isnan(a), isnan(b))
     if not dtypes.issubdtype(typeof(a).dtype, np.inexact):
         return compare.eq(a, b)
     dtype = np.zeros((), typeof(a).dtype).real.dtype
     rtol, atol = cast(rtol, dtype), cast(atol, dtype)
+    both_nan = bitwise_and(isnan(a), isnan(b))
     finite = isfinite(b)
     distance = parts.abs(ar.sub(a, b))
     margin = ar.add(atol, ar.mul(rtol, parts.abs(b)))

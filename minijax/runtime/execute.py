@@ -11,6 +11,7 @@ Upstream: `jax/_src/compiler.py` and `jax/_src/interpreters/pxla.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -49,6 +50,7 @@ def compile_module(
     committed: bool = True,
     host_callbacks: Sequence[Callable[..., Any]] = (),
     ordered: Sequence[Effect] = (),
+    restated: Callable[[list[int]], Any] | None = None,
 ) -> Executable:
     """Compiles a module whose `main` takes and returns one value per aval.
 
@@ -63,14 +65,19 @@ def compile_module(
       host_callbacks: the Python functions that the module calls by number.
       ordered: effects for each of which `main` takes one more argument, and returns
         one more result: a token, in front of the others.
+      restated: the module with the results at these positions on all devices. It is
+        compiled instead where results would be on one device only, which the results
+        of a callback are.
 
     Raises jaxlib's JaxRuntimeError where XLA refuses the module.
     """
     devices = tuple(devices)
     callbacks = {"host_callbacks": list(host_callbacks)} if host_callbacks else {}
-    loaded = devices[0].client.compile_and_load(
-        module, xc.DeviceList(devices), _options(devices), **callbacks
-    )
+    options = _options(devices)
+    compile_for = partial(devices[0].client.compile_and_load, **callbacks)
+    loaded = compile_for(module, xc.DeviceList(devices), options)
+    if restated is not None and (alone := _on_one_device(loaded)):
+        loaded = compile_for(restated(alone), xc.DeviceList(devices), options)
     free, tokens = [None] * len(ordered), [abstract_token] * len(ordered)
     ins = [*free, *(in_shardings or [None] * len(in_avals))]
     in_avals, out_avals = [*tokens, *in_avals], [*tokens, *out_avals]
@@ -81,6 +88,12 @@ def compile_module(
         loaded, ins, out_avals, outs, committed, devices if host_callbacks else ()
     )
     return made.ordered_by(ordered) if ordered else made
+
+
+def _on_one_device(loaded: Any) -> list[int]:
+    """The positions of results that are on one of several devices."""
+    protos = loaded.get_output_shardings() or []
+    return [i for i, p in enumerate(protos) if p.type == xc.OpSharding.Type.MAXIMAL]
 
 
 def _options(devices: tuple[Device, ...]) -> Any:

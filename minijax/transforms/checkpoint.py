@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+from minijax.core.errors import callbacks as errors
 from minijax.core.jaxpr import (
     Atom,
     Jaxpr,
@@ -218,6 +219,9 @@ def _partial_eval(
     trace: PartialEvalTrace, args: Any, *, jaxpr: Jaxpr, policy: Any, **params: Any
 ) -> list[Any]:
     """Computes the known results; records an equation that computes all again."""
+    refused = [e for e in jaxpr.effects if not e.repeatable]
+    if refused:
+        raise errors.remat_effects(refused)
     unknown = tuple(trace.is_unknown(x) for x in args)
     split: _Split = derived(
         jaxpr, ("remat split", unknown, policy), lambda: _Split(jaxpr, unknown, policy)
@@ -231,7 +235,8 @@ def _partial_eval(
         early = params | {"differentiated": False}
         return remat_p.bind(*known_args, jaxpr=split.known, policy=policy, **early)
 
-    results = trace.known(known) if split.known.outvars else []
+    idle = not (split.known.outvars or split.known.effects)
+    results = [] if idle else trace.known(known)
     count = split.out_unknown.count(False)
     with use_trace(trace.staging):
         late = remat_p.bind(

@@ -154,6 +154,7 @@ def clear_compiled() -> None:
 
 
 def _compile(lowered: Lowered, module: Any, callbacks: Sequence[Any]) -> Executable:
+    several = callbacks and len(lowered.devices) > 1
     return compile_module(
         module,
         lowered.devices,
@@ -165,6 +166,7 @@ def _compile(lowered: Lowered, module: Any, callbacks: Sequence[Any]) -> Executa
         committed=lowered.committed,
         host_callbacks=callbacks,
         ordered=lowered.ordered,
+        restated=lowered.module.with_results_on_all_devices if several else None,
     )
 
 

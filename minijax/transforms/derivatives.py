@@ -68,7 +68,9 @@ def jacfwd(
         for y in tree_flatten(value)[0]:
             _check_jacfwd("outputs", y, holomorphic)
         example = chosen[0] if _is_int(argnums) else chosen
-        jac = tree_map(lambda y, j: _cut(example, j, len(typeof(y).shape)), value, columns)
+        jac = tree_map(
+            lambda y, j: _cut(example, j, len(typeof(y).shape)), value, columns
+        )
         return (jac, *aux) if has_aux else jac
 
     return jacobian_fun
@@ -140,7 +142,9 @@ def _of_arguments(
     fun: Function, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Function, tuple[Any, ...]]:
     """The function of the chosen arguments alone, and those."""
-    positions = [operator.index(i) for i in ([argnums] if _is_int(argnums) else argnums)]
+    positions = [
+        operator.index(i) for i in ([argnums] if _is_int(argnums) else argnums)
+    ]
     for i in positions:
         if not -len(args) <= i < len(args):
             raise errors.jacobian_position(i, len(args))

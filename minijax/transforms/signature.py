@@ -154,12 +154,12 @@ class Options:
         if self.in_shardings is not None:
             args_tree, kwargs_tree = in_tree.children()
             given = flatten_axis_resources(
-                "jit in_shardings", args_tree, self.in_shardings, True
+                "pjit in_shardings", args_tree, self.in_shardings, True
             )
             ins = (*_placed("in_shardings", given), *(None,) * kwargs_tree.num_leaves)
         if self.out_shardings is not None:
             given = flatten_axis_resources(
-                "jit out_shardings", out_tree, self.out_shardings, False
+                "pjit out_shardings", out_tree, self.out_shardings, False
             )
             outs = _placed("out_shardings", given)
         return ins, outs

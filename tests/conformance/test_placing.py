@@ -55,7 +55,7 @@ def wrong_places(jax: Any) -> Any:
         error(jax.device_put, "text"),
         error(jax.jit(lambda x: x, in_shardings=N(mesh, P("x"))), odd),
         error(jax.jit(lambda x: x, out_shardings=N(mesh, P("x"))), odd),
-        error(jax.jit(lambda x: x, in_shardings=P("x")), X).name,
+        error(jax.jit(lambda x: x, in_shardings=P("x")), X),
         error(jax.jit(lambda x: x, in_shardings=(N(mesh, P()), N(mesh, P()))), X),
         error(jax.jit(lambda x: (x, x), out_shardings=(N(mesh, P()),)), X).name,
         error(lambda: N(mesh, P("q"))),
@@ -79,7 +79,6 @@ def constraints(jax: Any) -> Any:
     return [
         jax.jit(f)(X),
         spec,
-        text(jax, f, X),
         ops(jax.jit(f).lower(X).as_text()),
         ops(jax.jit(jax.vmap(f)).lower(np.stack([X, X])).as_text()),
         error(jax.jit(lambda x: _constraint(jax, x, N(mesh, P("x", "y", None)))), X).name,
@@ -164,7 +163,6 @@ def gathering_at_the_top_level(jax: Any) -> Any:
             text(jax, lambda z: _gather(jax, z, P("x", reduced={"y"})), z),
             text(jax, lambda x: _gather(jax, x, P("x", "y")), x),
             text(jax, pull, X),
-            jax.jit(pull)(X),
             ops(jax.jit(f).lower(x).as_text()),
             ops(jax.jit(pull).lower(X).as_text()),
             error(_gather, jax, x, P("y", "y")).name,
@@ -173,7 +171,7 @@ def gathering_at_the_top_level(jax: Any) -> Any:
             error(_gather, jax, x, None),
             error(_gather, jax, x, "x"),
             error(_gather, jax, x, P("x", reduced={"q"})).name,
-            error(jax.vjp(f, x)[1], X),
+            error(jax.vjp(f, x)[1], X).name,
         ]
 
 

@@ -122,7 +122,7 @@ def test_control_c_says_how_far_it_came(monkeypatch, capsys):
     monkeypatch.setattr(train, "run", stops)
     assert demo.main(["--devices", "1", "--steps", "20"]) == 130
     err = capsys.readouterr().err
-    assert err.endswith("Interrupted after step  1 of 20, at loss 4.500.\n")
+    assert err.endswith("Interrupted after step 1 of 20, at loss 4.500.\n")
 
 
 class Terminal(io.StringIO):

@@ -99,7 +99,11 @@ def cond_mapped_predicate(jax: Any) -> Any:
     def loss(x: Any) -> Any:
         return _sum(jax, jax.vmap(f)(X > 0, x))
 
-    return [jax.vmap(f)(PREDS, abs(X)), jax.grad(loss)(X), jax.vmap(f, (0, None))(PREDS, 2.0)]
+    return [
+        jax.vmap(f)(PREDS, abs(X)),
+        jax.grad(loss)(X),
+        jax.vmap(f, (0, None))(PREDS, 2.0),
+    ]
 
 
 def cond_unmapped_predicate(jax: Any) -> Any:
@@ -261,8 +265,12 @@ def scan_weak_carry(jax: Any) -> Any:
     lax = jax.lax
     return [
         lax.scan(lambda c, x: (c + x, c), 0, X),
-        lax.scan(lambda c, x: ({"a": c["a"], "b": c["a"] * 1.5}, 1), {"a": 1.0, "b": 2},
-                 None, 3)[0]["b"],
+        lax.scan(
+            lambda c, x: ({"a": c["a"], "b": c["a"] * 1.5}, 1),
+            {"a": 1.0, "b": 2},
+            None,
+            3,
+        )[0]["b"],
         text(jax, lambda x: lax.scan(lambda c, y: (c + y, c * y), 0.0, x), X),
         text(jax, jax.vmap(lambda x: lax.scan(lambda c, y: (c + y, c * y), 0.0, x)), M),
     ]
@@ -475,7 +483,9 @@ def in_shard_map(jax: Any) -> Any:
 
         c, ys = lax.scan(step, x[0], x)
         again = lax.fori_loop(0, 2, lambda i, y: y * c, ys)
-        return lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] * x), (0, again))[1]
+        return lax.while_loop(
+            lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] * x), (0, again)
+        )[1]
 
     f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec))
     return [f(X), jax.jvp(f, (X,), (X,))]

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import minijax
 import numpy as np
 import pytest
+
+import minijax
 from minijax import lax
 
 X = np.array([0.3, -0.5, 0.8, 1.1], np.float32)
@@ -86,7 +87,9 @@ def test_message_names_the_branch_that_must_be_cast() -> None:
         zeros = lax.full((2,), 0.0)
         return lax.cond(True, lambda v: v * 2, lambda v: zeros, x)
 
-    with pytest.raises(TypeError, match=r"\('i',\), to='varying'\)` to the output of f"):
+    with pytest.raises(
+        TypeError, match=r"\('i',\), to='varying'\)` to the output of f"
+    ):
         _sharded(body)(X)
 
 

@@ -122,3 +122,9 @@ def device_not_taking_part(device: object, devices: object) -> ValueError:
         f"Sharding provided to pure_callback specifies a device {device} that is not "
         f"in the device assignment ({devices})"
     )
+
+
+def remat_effects(effects: object) -> NotImplementedError:
+    return NotImplementedError(
+        f"Effects not supported in AD of `checkpoint`/`remat`: {effects}"
+    )

@@ -71,9 +71,7 @@ def _fixes(casts: Sequence[str], between: str) -> str:
 def branch_trees(
     api: str, names: tuple[str, str], places: tuple[str, str], diffs: Sequence[str]
 ) -> TypeError:
-    differences = (
-        f"{diffs[0]}.\n" if len(diffs) == 1 else _listed(diffs, "\n\n")
-    )
+    differences = f"{diffs[0]}.\n" if len(diffs) == 1 else _listed(diffs, "\n\n")
     return TypeError(
         f"{api} branch outputs must have the same pytree structure, but they differ:"
         f"\n\n{names[0]} is {places[0]}\n{names[1]} is {places[1]}\n\n{differences}\n"
@@ -130,9 +128,7 @@ def carry_types(
 
 
 def not_boolean_tree(tree: object) -> TypeError:
-    return TypeError(
-        f"cond_fun must return a boolean scalar, but got pytree {tree}."
-    )
+    return TypeError(f"cond_fun must return a boolean scalar, but got pytree {tree}.")
 
 
 def not_boolean(types: object) -> TypeError:

@@ -12,15 +12,14 @@ class CustomRuleException(Exception):
 def no_rule(kind: str, name: str) -> AttributeError:
     rule = "JVP" if kind == "custom_jvp" else "VJP"
     verb = f"def{rule.lower()}"
-    return AttributeError(
-        f"No {rule} defined for {kind} function {name} using {verb}."
-    )
+    return AttributeError(f"No {rule} defined for {kind} function {name} using {verb}.")
 
 
 def unresolved(kind: str, name: str, error: object) -> TypeError:
     return TypeError(
         f"The input arguments to the {kind}-decorated function {name} could not be "
-        f"resolved to positional-only arguments. Binding failed with the error:\n{error}"
+        f"resolved to positional-only arguments. Binding failed with the error:\n"
+        f"{error}"
     )
 
 
@@ -45,13 +44,15 @@ def defjvps_nondiff() -> TypeError:
 
 def jvp_not_a_pair(rule: str, name: str, value: object) -> TypeError:
     return TypeError(
-        f"Custom JVP rule {rule} for function {name} must produce a pair (list or tuple "
-        "of length two) representing primal and tangent outputs, but got "
+        f"Custom JVP rule {rule} for function {name} must produce a pair (list or "
+        "tuple of length two) representing primal and tangent outputs, but got "
         f"{value}."
     )
 
 
-def jvp_trees_differ(rule: str, name: str, primal: object, tangent: object) -> TypeError:
+def jvp_trees_differ(
+    rule: str, name: str, primal: object, tangent: object
+) -> TypeError:
     return TypeError(
         f"Custom JVP rule {rule} for function {name} must produce primal and tangent "
         f"outputs with equal container (pytree) structures, but got {primal} and "
@@ -147,18 +148,21 @@ def forward_mode() -> TypeError:
 def nondiff_tracer() -> UnexpectedTracerError:
     return UnexpectedTracerError(
         "Found a JAX Tracer object passed as an argument to a custom_vjp function in a "
-        "position indicated by nondiff_argnums as non-differentiable. Tracers cannot be "
-        "passed as non-differentiable arguments to custom_vjp functions; instead, "
-        "nondiff_argnums should only be used for arguments that can't be or contain JAX "
-        "tracers, e.g. function-valued arguments. In particular, array-valued arguments "
-        "should typically not be indicated as nondiff_argnums."
+        "position indicated by nondiff_argnums as non-differentiable. Tracers cannot "
+        "be passed as non-differentiable arguments to custom_vjp functions; instead, "
+        "nondiff_argnums should only be used for arguments that can't be or contain "
+        "JAX tracers, e.g. function-valued arguments. In particular, array-valued "
+        "arguments should typically not be indicated as nondiff_argnums.\n"
+        "See https://docs.jax.dev/en/latest/101/errors.html"
+        "#jax.errors.UnexpectedTracerError"
     )
 
 
 def linear_dtypes(ins: object, outs: object) -> TypeError:
     return TypeError(
-        "linear_transpose only supports [float, complex, or float0] -> [float, complex, "
-        f"or float0], and integer -> integer functions, but got {ins} -> {outs}."
+        "linear_transpose only supports [float, complex, or float0] -> [float, "
+        f"complex, or float0], and integer -> integer functions, but got {ins} -> "
+        f"{outs}."
     )
 
 

@@ -56,10 +56,12 @@ def not_an_abstract_array(function: object, value: object, path: str) -> TypeErr
     )
 
 
-def spec_without_mesh(name: str, spec: object) -> ValueError:
-    return ValueError(
-        f"jit {name}={spec} is a PartitionSpec, which needs a mesh: use "
-        "jax.set_mesh(mesh), or a NamedSharding(mesh, spec)."
+def spec_without_mesh(name: str, spec: object) -> RuntimeError:
+    return RuntimeError(
+        "jit requires a non-empty mesh in context if you are passing `PartitionSpec`s "
+        f"to {name}. You can define a context mesh via `jax.set_mesh(mesh)`. "
+        f"Alternatively, provide `Sharding`s to {name} and then the mesh context "
+        f"manager is not required. Got {spec}"
     )
 
 

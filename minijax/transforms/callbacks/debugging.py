@@ -246,7 +246,7 @@ def _once_along_auto_axes(ctx: Any, values: Any, call: Callable[..., Any]) -> li
 
     def fun(*args: Any) -> list[Any]:
         def on_each() -> list[Any]:
-            first = axis_index(others) == 0
+            first = axis_index(others if len(others) > 1 else others[0]) == 0
             return cond(first, lambda: call(*args), lambda: [])
 
         return shard_map(on_each, in_specs=(), out_specs=[])()

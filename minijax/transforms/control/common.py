@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from minijax.core import dtypes
@@ -22,8 +22,8 @@ from minijax.core.errors import control as errors
 from minijax.core.jaxpr import Jaxpr, Literal, Var
 from minijax.core.mesh import get_abstract_mesh
 from minijax.core.pytree import (
-    PytreeLeaf,
     PyTreeDef,
+    PytreeLeaf,
     equality_errors,
     keystr,
     tree_leaves_with_path,
@@ -35,7 +35,6 @@ from minijax.lax.collectives.axes import in_mesh_order
 from minijax.lax.collectives.pcast import pvary
 from minijax.lax.convert import convert_element_type
 
-T = TypeVar("T")
 Mask = list[bool]
 
 
@@ -123,18 +122,20 @@ def where(mask: Sequence[bool], start: int = 0) -> list[int]:
     return [start + i for i, m in enumerate(mask) if m]
 
 
-def chosen(items: Sequence[T], mask: Sequence[bool]) -> list[T]:
+def chosen[T](items: Sequence[T], mask: Sequence[bool]) -> list[T]:
     """The items marked in a mask."""
     return [x for x, m in zip(items, mask, strict=True) if m]
 
 
-def merged(mask: Sequence[bool], if_false: Sequence[T], if_true: Sequence[T]) -> list[T]:
+def merged[T](
+    mask: Sequence[bool], if_false: Sequence[T], if_true: Sequence[T]
+) -> list[T]:
     """Takes the next of one sequence or of the other, as the mask says."""
     no, yes = iter(if_false), iter(if_true)
     return [next(yes) if m else next(no) for m in mask]
 
 
-def split_at(items: Sequence[T], *sizes: int) -> Iterator[list[T]]:
+def split_at[T](items: Sequence[T], *sizes: int) -> Iterator[list[T]]:
     """Cuts a sequence into parts of the given sizes, and the rest."""
     start = 0
     for size in sizes:
@@ -146,9 +147,7 @@ def split_at(items: Sequence[T], *sizes: int) -> Iterator[list[T]]:
 def forwarding(jaxpr: Jaxpr) -> list[int | None]:
     """For each output the position of the input that it merely is, else None."""
     position = {v: i for i, v in enumerate(jaxpr.invars)}
-    return [
-        None if isinstance(v, Literal) else position.get(v) for v in jaxpr.outvars
-    ]
+    return [None if isinstance(v, Literal) else position.get(v) for v in jaxpr.outvars]
 
 
 def merge_consts(bodies: Sequence[Body]) -> tuple[list[Jaxpr], list[Any]]:
@@ -179,7 +178,7 @@ def _with_constants_at(
 # -------------------------------------------------------------------------- fixpoints
 
 
-def fixpoint(mask: Mask, step: Callable[[Mask], tuple[Mask, T]]) -> tuple[Mask, T]:
+def fixpoint[T](mask: Mask, step: Callable[[Mask], tuple[Mask, T]]) -> tuple[Mask, T]:
     """Marks more of a loop's carries until a step marks no others.
 
     Whether a carry has a tangent, is mapped, or is unknown depends on what the body
@@ -351,7 +350,9 @@ def _places(tree: PyTreeDef, text: Callable[[str], str]) -> list[str]:
 
 def _plain(aval: Any) -> str:
     """A type as messages show it: weak types are not told apart."""
-    return str(aval).removeprefix("~") if isinstance(aval, ShapedArray) else aval.short()
+    return (
+        str(aval).removeprefix("~") if isinstance(aval, ShapedArray) else aval.short()
+    )
 
 
 def _mismatch(a: Any, b: Any) -> str:

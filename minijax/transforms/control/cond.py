@@ -32,7 +32,7 @@ from minijax.lax.rules import batch_front, const, instantiate
 from minijax.lax.select import clamp, select, select_n
 from minijax.lax.shapes import asarray, broadcast_in_dim
 from minijax.lax.tokens import after_all
-from minijax.lowering.dialect import Region, ir_type, op
+from minijax.lowering.dialect import Region, ir_type
 from minijax.transforms.control.common import (
     check_branches,
     chosen,
@@ -237,7 +237,14 @@ def _lowering(ctx: Any, index: Any, *values: Any, branches: Branches) -> Any:
         return Region([], lambda: ctx.lower_jaxpr(branch, values))
 
     types = [ir_type(a) for a in ctx.avals_out]
-    outs = op("stablehlo.case", [index], types, regions=[region(b) for b in branches])
+    outs = ctx.module.tokens.op(
+        _effects(branches=branches),
+        "stablehlo.case",
+        [index],
+        types,
+        regions=[region(b) for b in branches],
+        captured=True,
+    )
     return ctx.with_shardings(outs, ctx.avals_out)
 
 
@@ -325,7 +332,9 @@ class _Split:
     ) -> Jaxpr:
         passed = {i: k + len(slots) for k, i in enumerate(self.forwarded)}
         computed = iter(places)
-        residuals = [next(computed) if i is None else passed[i] for i in split.forwarded]
+        residuals = [
+            next(computed) if i is None else passed[i] for i in split.forwarded
+        ]
         start = len(slots) + len(self.forwarded)
 
         def fun(*args: Any) -> list[Any]:

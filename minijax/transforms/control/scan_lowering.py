@@ -22,7 +22,9 @@ from minijax.core.avals import NO_MANUAL
 from minijax.core.jaxpr import Jaxpr
 from minijax.core.linear import Zero
 from minijax.core.primitive import Primitive
+from minijax.core.pytree import tree_flatten, tree_unflatten
 from minijax.core.staging import stage
+from minijax.core.trace import typeof
 from minijax.lax.arithmetic import sub
 from minijax.lax.joining import concatenate
 from minijax.lax.rules import instantiate
@@ -34,9 +36,9 @@ from minijax.lax.slicing import (
     slice_in_dim,
 )
 from minijax.lax.tokens import after_all
-from minijax.transforms.control.common import is_token, split_at
-from minijax.transforms.control.scan import ScanIn, ScanOut, scan_p, stacked
-from minijax.transforms.control.while_loop import while_loop
+from minijax.transforms.control.common import is_token, split_at, trace_body
+from minijax.transforms.control.scan_primitive import ScanIn, ScanOut, stacked
+from minijax.transforms.control.while_primitive import bind_loop
 
 # -------------------------------------------------------------- the body as an equation
 
@@ -70,8 +72,8 @@ body_p.without(
 )
 
 
-@scan_p.def_lowering
-def _lowering(ctx: Any, *values: Any, **params: Any) -> Any:
+def lowering(ctx: Any, *values: Any, **params: Any) -> Any:
+    """Lowers the loop."""
     loop = _Loop(**params)
     jaxpr, _ = stage(loop.run, [_plain(a) for a in ctx.avals_in])
     outs = ctx.lower_jaxpr(jaxpr, values)
@@ -112,7 +114,7 @@ class _Loop:
         ys = self.empty()
         if self.rounds:
             start = (0, carry, ys)
-            _, carry, ys = while_loop(self.goes_on, _Round(self, looped), start)
+            _, carry, ys = self.loop(_Round(self, looped), start)
             if self.unroll != 1:
                 ys = [_flat(y, self.rounds * self.unroll) for y in ys]
         if self.rest:
@@ -139,6 +141,15 @@ class _Loop:
         first = [_slice(x, 0, at) for x in xs]
         second = [_slice(x, at, self.length) for x in xs]
         return (second, first) if self.reverse else (first, second)
+
+    def loop(self, round_: _Round, start: Any) -> Any:
+        """Binds the while loop."""
+        init, tree = tree_flatten(start)
+        in_tree = tree_flatten(((start,), {}))[1]
+        avals = [typeof(x) for x in init]
+        cond = trace_body(self.goes_on, in_tree, avals, "scan")
+        body = trace_body(round_, in_tree, avals, "scan")
+        return tree_unflatten(tree, bind_loop(cond, body, init))
 
     def goes_on(self, state: Any) -> Any:
         return state[0] < self.rounds
