@@ -4,7 +4,7 @@ Names only: the public API. Start reading at `docs/index.md`.
 """
 
 from minijax import lax  # isort: skip - the pages come before what uses them
-from minijax import debug, experimental, numpy, random, sharding, tree
+from minijax import debug, experimental, nn, numpy, random, sharding, tree
 from minijax.core.avals import ShapeDtypeStruct
 from minijax.core.errors import tracing as errors
 from minijax.core.trace import set_bottom_trace, typeof
@@ -20,7 +20,7 @@ from minijax.runtime.backend import (
 from minijax.runtime.config import config
 from minijax.runtime.ordered import effects_barrier
 from minijax.transforms.callbacks.host import pure_callback
-from minijax.transforms.checkpoint import checkpoint, remat
+from minijax.transforms.checkpoint import checkpoint, checkpoint_policies, remat
 from minijax.transforms.custom_rules import custom_jvp, custom_vjp
 from minijax.transforms.derivatives import hessian, jacfwd, jacobian, jacrev
 from minijax.transforms.evaluate import EvalTrace, clear_caches

@@ -41,17 +41,24 @@ def test_no_rule_is_missing_without_a_reason() -> None:
         for rule in Primitive.RULES
         if _mark(p, rule) == "?"
     ]
-    assert not blanks, "\n".join(["rules neither given nor declared:", *blanks, table()])
+    assert not blanks, "\n".join(
+        ["rules neither given nor declared:", *blanks, table()]
+    )
 
 
 def test_reasons_are_given_for_rules_that_are_missing() -> None:
     """A declaration that has been overtaken by a rule would mislead."""
     stale = [
-        f"{p.name}: {rule}" for p in primitives() for rule in p.undeclared if p.has(rule)
+        f"{p.name}: {rule}"
+        for p in primitives()
+        for rule in p.undeclared
+        if p.has(rule)
     ]
     assert not stale, "\n".join(["declared absent, but there:", *stale])
     assert all(
-        len(reason.split()) > 2 for p in primitives() for reason in p.undeclared.values()
+        len(reason.split()) > 2
+        for p in primitives()
+        for reason in p.undeclared.values()
     )
 
 

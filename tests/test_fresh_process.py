@@ -54,6 +54,7 @@ print(*sorted(r for r in roots if not r.startswith("_")))
 print(len(backend._clients))
 """
 
+
 def run(program: str, **variables: str) -> str:
     """What a program prints, in a process of its own."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}

@@ -10,14 +10,14 @@ import os
 # without it XLA reports each device that it finds on standard error.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-from minijax.core.avals import (  # noqa: E402
+from minijax.core.avals import (
     AbstractToken,
     ManualAxisType,
     ShapedArray,
     abstract_token,
 )
-from minijax.core.check import check_jaxpr  # noqa: E402
-from minijax.core.jaxpr import (  # noqa: E402
+from minijax.core.check import check_jaxpr
+from minijax.core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
     JaxprEqn,
@@ -26,9 +26,9 @@ from minijax.core.jaxpr import (  # noqa: E402
     eval_jaxpr,
     jaxpr_as_fun,
 )
-from minijax.core.primitive import Primitive  # noqa: E402
-from minijax.core.token import Token  # noqa: E402
-from minijax.core.trace import Tracer, typeof  # noqa: E402
+from minijax.core.primitive import Primitive
+from minijax.core.token import Token
+from minijax.core.trace import Tracer, typeof
 
 __all__ = [
     "AbstractToken",

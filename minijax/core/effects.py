@@ -45,7 +45,8 @@ def ordered_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
 
     By name, so that it is the same in every run.
 
-    >>> ordered_effects([Effect("B", ordered=True), Effect("C"), Effect("A", ordered=True)])
+    >>> a, b = (Effect(name, ordered=True) for name in "AB")
+    >>> ordered_effects([b, Effect("C"), a])
     (A, B)
     """
     if not effects:  # almost always

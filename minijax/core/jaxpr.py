@@ -16,7 +16,7 @@ Upstream: `jax/_src/core.py` (`Jaxpr`, `ClosedJaxpr`, `JaxprEqn`, `Var`, `Litera
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, final
 
 from minijax.core.avals import AbstractValue
 from minijax.core.source import Source, replayed_source
@@ -46,6 +46,7 @@ class DropVar(Var):
     __slots__ = ()
 
 
+@final
 class Literal:
     """A scalar constant that stands in an equation itself."""
 

@@ -25,8 +25,7 @@ class Source(NamedTuple):
     lineno: int
 
     def __str__(self) -> str:
-        name = self.code.co_qualname.rpartition(".")[2]
-        return f"{self.code.co_filename}:{self.lineno} ({name})"
+        return f"{self.code.co_filename}:{self.lineno} ({self.code.co_qualname})"
 
 
 #: The source of the equation of a traced program that is being run once more.

@@ -18,7 +18,6 @@ from minijax.core.errors import tracing as errors
 from minijax.core.jaxpr import (
     NO_EFFECTS,
     Atom,
-    DropVar,
     Jaxpr,
     JaxprEqn,
     Literal,
@@ -181,9 +180,7 @@ class StagingTrace(Trace):
         self.consts[id(x)] = (var, x)
         return var
 
-    def finish(
-        self, outs: Sequence[Any]
-    ) -> tuple[Jaxpr, list[Any]]:
+    def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
         """Ends the trace; returns the program and the values of its constants."""
         outvars = [self.atom(x) for x in outs]
         self.close()
@@ -314,5 +311,3 @@ def consts_as_args(jaxpr: Jaxpr) -> Jaxpr:
     if not jaxpr.constvars:
         return jaxpr
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
-
-

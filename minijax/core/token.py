@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minijax.core.avals import abstract_token
+from minijax.core.avals import AbstractToken, abstract_token
 from minijax.core.trace import aval_of_type
 
 
@@ -25,9 +25,16 @@ class Token:
     def __init__(self, buf: Any):
         self._buf = buf
 
+    def __repr__(self) -> str:
+        return f"<Token object at {id(self):#x}>"
+
     def block_until_ready(self) -> None:
         """Waits until what it stands for is done."""
         self._buf.block_until_ready()
 
 
-aval_of_type[Token] = lambda _: abstract_token
+def _aval(_: Token) -> AbstractToken:
+    return abstract_token
+
+
+aval_of_type[Token] = _aval

@@ -15,7 +15,7 @@ Upstream: `jax/_src/core.py` (`Trace`, `Tracer`, `TracingContext`, `AxisEnv`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -203,7 +203,7 @@ def plain_type(aval: Any) -> str:
 
 #: How values that are not tracers get their type: by Python type. Python and numpy
 #: values are entered below; the runtime adds its arrays and tokens.
-aval_of_type: dict[type, Any] = {}
+aval_of_type: dict[type, Callable[[Any], Any]] = {}
 
 
 def typeof(x: Any) -> Any:
@@ -332,9 +332,7 @@ def extend_axis_env(
     env = _axis_env.get()
     outer = {k: v for k, v in env.sizes.items() if k not in bound}
     manual = env.manual.difference(bound)
-    with use_axis_env(
-        AxisEnv(outer | bound, manual, env.check_vma, env.mapped | also)
-    ):
+    with use_axis_env(AxisEnv(outer | bound, manual, env.check_vma, env.mapped | also)):
         yield
 
 

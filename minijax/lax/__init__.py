@@ -24,7 +24,7 @@ from minijax.lax.barrier import optimization_barrier
 from minijax.lax.collectives.all_gather import all_gather, all_gather_p
 from minijax.lax.collectives.all_to_all import all_to_all, all_to_all_p, pswapaxes
 from minijax.lax.collectives.axis_index import axis_index, axis_size
-from minijax.lax.collectives.pcast import pcast
+from minijax.lax.collectives.pcast import pcast, vary_unreduced_cast
 from minijax.lax.collectives.pmax import pmax, pmin
 from minijax.lax.collectives.ppermute import ppermute, pshuffle
 from minijax.lax.collectives.psum import pmean, psum
@@ -286,5 +286,6 @@ __all__ = [
     "tile",
     "top_k",
     "transpose",
+    "vary_unreduced_cast",
     "while_loop",
 ]

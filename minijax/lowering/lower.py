@@ -51,7 +51,7 @@ class LoweredModule:
         """A copy that states of these results of `main` that every device has them."""
         with building():
             copy = ir.Module.parse(self.bytecode())
-            main = ir.SymbolTable(copy.operation)["main"].operation
+            main: Any = ir.SymbolTable(copy.operation)["main"]
             entries = [
                 {named.name: named.attr for named in entry}
                 for entry in main.attributes["res_attrs"]

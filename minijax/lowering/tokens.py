@@ -9,8 +9,8 @@ program, the chain goes in and comes out in front of everything else:
 * a branch of a `case` starts from the token outside, and returns the last of its own;
   one without the effect returns the token as it was.
 
-All of this is here. A lowering rule whose operation holds a program with `effects` calls
-`Tokens.op` where it would call `dialect.op`, and its regions need not know.
+All of this is here. A lowering rule whose operation holds a program with `effects`
+calls `Tokens.op` where it would call `dialect.op`, and its regions need not know.
 
 Upstream: `jax/_src/interpreters/mlir.py` (`TokenSet`).
 """

@@ -67,7 +67,9 @@ def _lowering(
 
 
 @jit_p.def_jvp
-def _jvp(primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any) -> Any:
+def _jvp(
+    primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any
+) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     body, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     kept = [t for t in tangents if type(t) is not Zero]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from minijax.core.avals import ShapedArray
 from minijax.core.effects import Effect, ordered_effects
 from minijax.core.errors import jit as errors
+from minijax.core.errors import tracing as tracing_errors
 from minijax.core.jaxpr import Jaxpr, dead_code_eliminated, subjaxprs
 from minijax.core.mesh import (
     Mesh,
@@ -24,7 +25,8 @@ from minijax.core.mesh import (
     SingleDeviceSharding,
     get_concrete_mesh,
 )
-from minijax.core.trace import typeof
+from minijax.core.staging import check_live
+from minijax.core.trace import Tracer, typeof
 from minijax.lowering.lower import LoweredModule, lower_to_module
 from minijax.runtime.array import Array, Kind
 from minijax.runtime.backend import devices as default_devices
@@ -32,8 +34,17 @@ from minijax.runtime.execute import Executable, compile_module
 
 
 def signature(x: Any) -> Any:
-    """All that compiling needs to know of an argument; hashable."""
-    return x.kind if type(x) is Array else typeof(x)
+    """All that compiling needs to know of an argument; hashable.
+
+    A tracer, which is no value to compute with, is refused here: by its type alone it
+    would pass for an array of a program that is compiled already.
+    """
+    if type(x) is Array:
+        return x.kind
+    if isinstance(x, Tracer):
+        check_live(x)
+        raise tracing_errors.tracer_at_bottom(str(x.aval))
+    return typeof(x)
 
 
 def placement(x: Any) -> Kind | None:
@@ -83,13 +94,11 @@ def lower(
             asked[i] = p.sharding
     outs = list(out_shardings) or [None] * len(jaxpr.outvars)
     devices, mesh, committed = _devices(jaxpr, [*asked, *outs], describe)
-    partitioned = len(devices) > 1
     ordered = ordered_effects(jaxpr.effects)
-    if partitioned and not all(e.shardable for e in ordered):
-        raise errors.ordered_on_several_devices([e for e in ordered if not e.shardable])
+    _check_order(ordered, devices)
+    partitioned = len(devices) > 1
     outs = [
-        _out_sharding(s, v.aval, mesh)
-        for s, v in zip(outs, jaxpr.outvars, strict=True)
+        _out_sharding(s, v.aval, mesh) for s, v in zip(outs, jaxpr.outvars, strict=True)
     ]
     trimmed, kept = _without_unused(jaxpr, keep_unused)
     ins = [
@@ -119,6 +128,13 @@ def lower(
         committed,
         ordered,
     )
+
+
+def _check_order(ordered: Sequence[Effect], devices: Sequence[Any]) -> None:
+    """Refuses effects that nothing orders where several devices have them."""
+    refused = [e for e in ordered if not e.shardable]
+    if refused and len(devices) > 1:
+        raise errors.ordered_on_several_devices(refused)
 
 
 def compile_lowered(lowered: Lowered) -> Executable:
@@ -281,4 +297,3 @@ def _over_mesh(sharding: Sharding | None, mesh: Mesh | None) -> Sharding | None:
     if isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
         return None if mesh is None else NamedSharding(mesh, sharding.spec)
     return sharding
-

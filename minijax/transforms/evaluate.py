@@ -16,8 +16,7 @@ from minijax.core.errors import tracing as errors
 from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.primitive import Primitive
-from minijax.core.staging import check_live
-from minijax.core.trace import Trace, Tracer, typeof
+from minijax.core.trace import Trace, typeof
 from minijax.runtime.execute import Executable
 from minijax.transforms.compile import (
     clear_compiled,
@@ -55,16 +54,14 @@ class EvalTrace(Trace):
                 del _executables[next(iter(_executables))]
             _executables[key] = found
         executable, kept = found
-        return executable.call(args if len(kept) == len(args) else [args[i] for i in kept])
+        return executable.call(
+            args if len(kept) == len(args) else [args[i] for i in kept]
+        )
 
 
 def _compile(
     primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Executable, list[int]]:
-    for x in args:
-        if isinstance(x, Tracer):
-            check_live(x)
-            raise errors.tracer_at_bottom(str(x.aval))
     names = primitive.axis_names
     if names is not None and names(params):
         raise errors.needs_mapped_context(primitive.name)

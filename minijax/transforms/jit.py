@@ -17,7 +17,6 @@ from minijax.core import dtypes
 from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray, ShapeDtypeStruct
 from minijax.core.errors import jit as errors
-from minijax.core.errors import tracing as tracing_errors
 from minijax.core.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.pytree import (
@@ -28,7 +27,6 @@ from minijax.core.pytree import (
 )
 from minijax.core.staging import (
     DebugInfo,
-    check_live,
     consts_as_args,
     fun_name,
     result_paths,
@@ -242,9 +240,6 @@ class _Bound:
 
 def _other(x: Any) -> Any:
     """What a leaf that is not an array adds to the signature of a call."""
-    if isinstance(x, Tracer):
-        check_live(x)
-        raise tracing_errors.tracer_at_bottom(str(x.aval))
     return compiling.signature(x) if is_value(x) else type(x)
 
 
@@ -338,8 +333,8 @@ def _differences(now: Any, was: Any) -> list[tuple[str, str, str, str]]:
     """How the trees of `(args, kwargs)` differ, with where as the user would say it."""
     trees = [tree_unflatten(t, range(t.num_leaves)) for t in (now, was)]
     return [
-        (("args", "kwargs")[path[0].idx] + keystr(path[1:]), *rest)
-        for path, *rest in equality_errors(*trees)
+        (("args", "kwargs")[path[0].idx] + keystr(path[1:]), old, new, why)
+        for path, old, new, why in equality_errors(*trees)
     ]
 
 

@@ -188,19 +188,18 @@ def jvp(
     trees: list[Any] = []
 
     def flat_fun(*leaves: Any) -> list[Any]:
-        out = fun(*tree_unflatten(in_tree, leaves))
+        out, aux = fun(*tree_unflatten(in_tree, leaves)), None
         if has_aux:
+            if not (isinstance(out, (list, tuple)) and len(out) == 2):
+                raise errors.not_a_pair(out)
             out, aux = out
-            aux_leaves, aux_tree = tree_flatten(aux)
         outs, out_tree = tree_flatten(out)
-        trees.append(out_tree)
-        if not has_aux:
-            return outs
-        trees.extend((aux_tree, len(outs)))
+        aux_leaves, aux_tree = tree_flatten(aux)
+        trees.extend((out_tree, aux_tree))
         return outs + aux_leaves
 
     outs, tangents_out = jvp_flat(flat_fun, flat, flat_tangents)
-    count = trees[2] if has_aux else len(outs)
+    count = trees[0].num_leaves
     value = tree_unflatten(trees[0], outs[:count])
     tangent = tree_unflatten(trees[0], map(instantiate, tangents_out[:count]))
     if not has_aux:
@@ -208,9 +207,7 @@ def jvp(
     return value, tangent, tree_unflatten(trees[1], outs[count:])
 
 
-def _check_arguments(
-    primals: Any, tangents: Any
-) -> tuple[list[Any], list[Any], Any]:
+def _check_arguments(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
     if not (isinstance(primals, (list, tuple)) and isinstance(tangents, (list, tuple))):
         raise errors.jvp_not_tuple(primals, tangents)
     flat, in_tree = tree_flatten(tuple(primals))

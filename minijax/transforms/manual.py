@@ -55,9 +55,7 @@ Specs = tuple[PartitionSpec, ...]
 
 shard_map_p = Primitive("shard_map")
 shard_map_p.axis_names = lambda params: tuple(
-    n
-    for n in collective_names(params["jaxpr"])
-    if n not in params["newly_manual_axes"]
+    n for n in collective_names(params["jaxpr"]) if n not in params["newly_manual_axes"]
 )
 
 
@@ -86,6 +84,7 @@ def spec_type(spec: PartitionSpec) -> ManualAxisType:
 
 
 def in_mesh_order(mesh: BaseMesh, names: Names) -> tuple[str, ...]:
+    """The names as a tuple, the same in every run."""
     return tuple(n for n in mesh.axis_names if n in names)
 
 
@@ -119,8 +118,7 @@ def shard_aval(
 def _without(spec: PartitionSpec, names: Names, ndim: int) -> PartitionSpec:
     """A spec that no longer mentions the named axes."""
     parts = [
-        tuple(n for n in spec.axes_of(i) if n not in names) or None
-        for i in range(ndim)
+        tuple(n for n in spec.axes_of(i) if n not in names) or None for i in range(ndim)
     ]
     return PartitionSpec(
         *parts, unreduced=spec.unreduced - names, reduced=spec.reduced - names
@@ -146,9 +144,7 @@ def unshard_aval(
     if outer.are_all_axes_auto:
         return ShapedArray(shape, aval.dtype, aval.weak_type)
     inner = aval.sharding.spec
-    parts = [
-        (spec.axes_of(i) + inner.axes_of(i)) or None for i in range(aval.ndim)
-    ]
+    parts = [(spec.axes_of(i) + inner.axes_of(i)) or None for i in range(aval.ndim)]
     visible = frozenset(outer.explicit_axes)
     whole = PartitionSpec(
         *[p and (tuple(n for n in p if n in visible) or None) for p in parts],
@@ -270,9 +266,7 @@ def _partial_eval(
         split = partial_eval_jaxpr(jaxpr, unknown)
         known_body, unknown_body = _with_stacked_residuals(split)
     count = split.out_unknown.count(False)
-    computed_specs = [
-        residual_spec(a, rest) for a in known_body.out_avals[count:]
-    ]
+    computed_specs = [residual_spec(a, rest) for a in known_body.out_avals[count:]]
     out_known = [not u for u in split.out_unknown]
     results = trace.known(
         lambda *known_args: shard_map_p.bind(
@@ -405,10 +399,13 @@ def _transpose(
         return results
 
     kept = [
-        divided(ct, s) for ct, s in zip(cts, out_specs, strict=True)
+        divided(ct, s)
+        for ct, s in zip(cts, out_specs, strict=True)
         if type(ct) is not Zero
     ]
-    ct_avals = [a.to_cotangent() for a in _where(jaxpr.out_avals, [not z for z in zero])]
+    ct_avals = [
+        a.to_cotangent() for a in _where(jaxpr.out_avals, [not z for z in zero])
+    ]
     known_avals = _where(jaxpr.in_avals, [not u for u in linear])
     with _inside(params):
         transposed = stage_body(body, [*ct_avals, *known_avals])
@@ -450,9 +447,7 @@ def _batch(
     _check_explicit("in", axis.explicit, in_specs)
     _check_explicit("out", axis.explicit, out_specs)
     _check_spmd("in", spmd, in_specs)
-    new_in = tuple(
-        with_dim(s, d, spmd) for s, d in zip(in_specs, dims, strict=True)
-    )
+    new_in = tuple(with_dim(s, d, spmd) for s, d in zip(in_specs, dims, strict=True))
     inner = axis
     if spmd:
         parts = math.prod(rest["mesh"].shape[n] for n in spmd)

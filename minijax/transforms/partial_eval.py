@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.avals import AbstractValue
 from minijax.core.jaxpr import Jaxpr, Literal, eval_jaxpr
 from minijax.core.linear import Zero
 from minijax.core.primitive import Primitive
@@ -133,9 +132,7 @@ def linearize_flat(
     out_avals = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
     values = [p for p, _ in pairs]
     aux_values = [forward.unpack(x)[0] for x in aux]
-    linear = Linear(
-        consts_as_args(jaxpr), residuals, in_avals, nonzero_out, out_avals
-    )
+    linear = Linear(consts_as_args(jaxpr), residuals, in_avals, nonzero_out, out_avals)
     return values, aux_values, linear
 
 
@@ -164,8 +161,10 @@ class PartialEvalJaxpr:
         self.out_unknown = out_unknown
         self.forwarded = forwarded
 
-    def residuals(self, known_inputs: Sequence[Any], computed: Sequence[Any]) -> list[Any]:
-        """All residuals (or what belongs to each), in the order `unknown` takes them."""
+    def residuals(
+        self, known_inputs: Sequence[Any], computed: Sequence[Any]
+    ) -> list[Any]:
+        """All residuals, or what belongs to each, in the order `unknown` takes them."""
         rest = iter(computed)
         return [next(rest) if i is None else known_inputs[i] for i in self.forwarded]
 
@@ -221,9 +220,7 @@ def _partial_eval_jaxpr(
     count = out_unknown.count(False)
     position = {v: i for i, v in enumerate(known.invars)}
     residuals = known.outvars[count:]
-    forwarded = [
-        None if isinstance(v, Literal) else position.get(v) for v in residuals
-    ]
+    forwarded = [None if isinstance(v, Literal) else position.get(v) for v in residuals]
     computed = [v for v, i in zip(residuals, forwarded, strict=True) if i is None]
     known = known.replace(outvars=[*known.outvars[:count], *computed])
     return PartialEvalJaxpr(known, unknown_jaxpr[0], out_unknown, forwarded)

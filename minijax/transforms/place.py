@@ -37,7 +37,7 @@ from minijax.runtime.placement import device_put as put_one
 # ---------------------------------------------------------------------- public verbs
 
 
-class set_mesh(meshes.set_mesh):  # noqa: N801 - called like a function
+class set_mesh(meshes.set_mesh):
     """Makes a mesh the context mesh, from now on or for a `with` block.
 
     Raises ValueError while a function is being traced.
@@ -285,5 +285,3 @@ def _constraint_batch(_: Any, args: Any, dims: Any, *, sharding: Any) -> Any:
     if isinstance(sharding, NamedSharding):
         sharding = _with_dim(sharding, d)
     return sharding_constraint_p.bind(x, sharding=sharding), [d]
-
-

@@ -322,7 +322,7 @@ class _Call:
             tree_unflatten(tree, labels), values, is_leaf=lambda x: x is None
         )
 
-    def _bound_to(self, path: Sequence[Any]) -> str:
+    def _bound_to(self, path: tuple[Any, ...]) -> str:
         """To which parameter of the user's function an argument is bound."""
         try:
             signature = inspect.signature(self.fun)

@@ -64,8 +64,10 @@ class Static:
         if self is NO_STATIC:
             return argument_names(fun, tree)
         args, kwargs = tree.unflatten(range(tree.num_leaves))
-        merged = [None if i in dict(self.by_position) else x for i, x in
-                  enumerate(self.merge(args))]
+        merged = [
+            None if i in dict(self.by_position) else x
+            for i, x in enumerate(self.merge(args))
+        ]
         return argument_names(fun, tree_flatten((tuple(merged), kwargs))[1])
 
 

@@ -26,6 +26,7 @@ from minijax.core.pytree import (
     tree_leaves_with_path,
     tree_unflatten,
 )
+from minijax.core.source import Source, user_source
 from minijax.core.staging import stage_body
 from minijax.core.trace import (
     Trace,
@@ -89,13 +90,16 @@ class BatchAxis:
 class BatchTracer(Tracer):
     """A value with the mapped dimension `dim`, which its type does not show."""
 
-    __slots__ = ("_aval", "dim", "val")
+    __slots__ = ("_aval", "dim", "source", "val")
     shown_as = "BatchTracer"
 
-    def __init__(self, trace: BatchTrace, val: Any, dim: int):
+    def __init__(
+        self, trace: BatchTrace, val: Any, dim: int, source: Source | None = None
+    ):
         self.owner = trace
         self.val = val
         self.dim = dim
+        self.source = source
         self._aval: Any = None
 
     @property
@@ -105,7 +109,14 @@ class BatchTracer(Tracer):
         return self._aval
 
     def origin(self) -> str:
-        return self.val.origin() if isinstance(self.val, Tracer) else ""
+        if isinstance(self.val, Tracer):
+            return self.val.origin()
+        if self.source is None:
+            return ""
+        return (
+            f"This VmapTracer with object id {id(self)} was created on line:\n"
+            f"  {self.source}"
+        )
 
     def __repr__(self) -> str:
         return f"VmapTracer(aval={self.aval}, batched={typeof(self.val)})"
@@ -183,8 +194,9 @@ class BatchTrace(Trace):
             if spread and not any(subjaxprs(params)):
                 vals = [_vary_over(x, spread) for x in vals]
             outs, out_dims = primitive.batch(self.axis, vals, dims, **params)
+        source = user_source(3)
         return [
-            x if d is None else BatchTracer(self, x, d)
+            x if d is None else BatchTracer(self, x, d, source)
             for x, d in zip(outs, out_dims, strict=True)
         ]
 
@@ -309,7 +321,8 @@ def vmap(
         dims = flatten_axes("vmap in_axes", in_tree, (in_axes, 0), kws=True)
         size = _mapped_size(fun, in_tree, leaves, dims, axis_size)
         canonical = [
-            d if d is None else _canonical(d, x) for d, x in zip(dims, leaves, strict=True)
+            d if d is None else _canonical(d, x)
+            for d, x in zip(dims, leaves, strict=True)
         ]
         axis = _batch_axis(axis_name, size, spmd, leaves, canonical)
         trees: list[Any] = []

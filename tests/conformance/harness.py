@@ -20,9 +20,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import minijax
 import numpy as np
 import pytest
+
+import minijax
 
 Program = Callable[[Any], Any]
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import minijax
 import numpy as np
 import pytest
+
+import minijax
 from minijax.core.check import check_jaxpr
 from minijax.core.jaxpr import JaxprEqn
 from minijax.transforms.manual import inside, shard_map_p

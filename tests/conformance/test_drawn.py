@@ -4,12 +4,12 @@ import re
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import minijax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import minijax
 from tests.conformance.harness import compare, text
 
 UNARY = ["sin", "tanh", "exp", "abs", "square", "negative", "cumsum", "log1p", "sign"]
@@ -116,7 +116,9 @@ def same(found: Any, expected: Any) -> None:
 
 @settings(parent=few, max_examples=60)
 @given(program=programs, xs=inputs())
-def test_jaxprs(program: list[Step], xs: list[np.ndarray], upstream: ModuleType) -> None:
+def test_jaxprs(
+    program: list[Step], xs: list[np.ndarray], upstream: ModuleType
+) -> None:
     found, expected = (
         text(jax, lambda *xs, jax=jax: run(jax, program, xs), *xs)
         for jax in (minijax, upstream)
@@ -126,7 +128,9 @@ def test_jaxprs(program: list[Step], xs: list[np.ndarray], upstream: ModuleType)
 
 @few
 @given(program=programs, xs=inputs())
-def test_values(program: list[Step], xs: list[np.ndarray], upstream: ModuleType) -> None:
+def test_values(
+    program: list[Step], xs: list[np.ndarray], upstream: ModuleType
+) -> None:
     found, expected = (
         jax.jit(lambda *xs, jax=jax: run(jax, program, xs))(*xs)
         for jax in (minijax, upstream)
@@ -142,7 +146,9 @@ def test_jaxprs_of_batches(
     stacked = [np.stack([x, x], -1) for x in xs]
     found, expected = (
         flat(
-            text(jax, jax.vmap(lambda *xs, jax=jax: run(jax, program, xs), -1), *stacked)
+            text(
+                jax, jax.vmap(lambda *xs, jax=jax: run(jax, program, xs), -1), *stacked
+            )
         )
         for jax in (minijax, upstream)
     )

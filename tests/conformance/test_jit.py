@@ -237,7 +237,10 @@ def donated_arrays_are_deleted(jax: Any) -> Any:
 
 def shapes_without_running(jax: Any) -> Any:
     f = jax.jit(lambda x: jax.lax.reduce_sum(x, (0,)))
-    return [str(f.eval_shape(X)), str(f.eval_shape(jax.ShapeDtypeStruct((4,), np.int8)))]
+    return [
+        str(f.eval_shape(X)),
+        str(f.eval_shape(jax.ShapeDtypeStruct((4,), np.int8))),
+    ]
 
 
 def wrong_calls(jax: Any) -> Any:

@@ -22,7 +22,9 @@ def _leaked(transform: Any, *args: Any) -> Any:
 
 
 def used_eagerly(jax: Any) -> Any:
+    """Also where the operation is compiled already for values of the tracer's type."""
     sin = jax.lax.sin
+    sin(V), sin(np.float32(1))
     return [
         error(sin, _leaked(jax.jit, V)),
         error(sin, _leaked(jax.vmap, V)).name,
@@ -37,7 +39,9 @@ def used_in_another_trace(jax: Any) -> Any:
     return [
         error(jax.jit(lambda x: sin(old)), V),
         error(jax.jit(lambda x: jax.lax.add(x, old)), V),
-        error(jax.grad(lambda x: jax.lax.reduce_sum(jax.lax.mul(x, old), (0,))), V).name,
+        error(
+            jax.grad(lambda x: jax.lax.reduce_sum(jax.lax.mul(x, old), (0,))), V
+        ).name,
         error(jax.vmap(lambda x: jax.lax.add(x, old)), np.stack([V, V])).name,
     ]
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from minijax.transforms import place
 
+from minijax.transforms import place
 from tests.conformance.harness import conformance, error, ops, text
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -81,7 +81,9 @@ def constraints(jax: Any) -> Any:
         spec,
         ops(jax.jit(f).lower(X).as_text()),
         ops(jax.jit(jax.vmap(f)).lower(np.stack([X, X])).as_text()),
-        error(jax.jit(lambda x: _constraint(jax, x, N(mesh, P("x", "y", None)))), X).name,
+        error(
+            jax.jit(lambda x: _constraint(jax, x, N(mesh, P("x", "y", None)))), X
+        ).name,
     ]
 
 

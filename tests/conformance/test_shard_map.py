@@ -17,9 +17,7 @@ def _mesh(jax: Any, explicit: bool = False) -> Any:
 
 
 def _map(jax: Any, f: Any, ins: Any, outs: Any, **options: Any) -> Any:
-    return jax.shard_map(
-        f, mesh=_mesh(jax), in_specs=ins, out_specs=outs, **options
-    )
+    return jax.shard_map(f, mesh=_mesh(jax), in_specs=ins, out_specs=outs, **options)
 
 
 def _total(jax: Any, x: Any) -> Any:
@@ -173,9 +171,7 @@ def batches(jax: Any) -> Any:
     lax, P = jax.lax, jax.sharding.PartitionSpec
     f = _map(jax, lambda a: lax.psum(lax.cos(a), "y"), P("x", "y"), P("x"))
     stacked = np.stack([X, X + 1])
-    spmd = jax.vmap(
-        _map(jax, lambda a: lax.sin(a), P("y"), P("y")), spmd_axis_name="x"
-    )
+    spmd = jax.vmap(_map(jax, lambda a: lax.sin(a), P("y"), P("y")), spmd_axis_name="x")
     return [
         text(jax, jax.vmap(f), stacked),
         jax.jit(jax.vmap(f))(stacked),
@@ -199,9 +195,7 @@ def explicit_types(jax: Any) -> Any:
             jax.jit(inferred)(a),
             str(jax.typeof(inferred(a))),
             text(jax, jax.grad(lambda a: _total(jax, given(a))), a),
-            error(
-                jax.shard_map(lambda a: a, in_specs=P("y"), out_specs=P("y")), a
-            ),
+            error(jax.shard_map(lambda a: a, in_specs=P("y"), out_specs=P("y")), a),
         ]
 
 

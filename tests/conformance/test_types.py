@@ -36,7 +36,9 @@ def arrays_with_arrays(jax: Any) -> Any:
 
 def arrays_with_scalars(jax: Any) -> Any:
     return {
-        f"{op} {a} {s!r}": _type(jax, lambda x, s=s, f=op: getattr(operator, f)(x, s), x)
+        f"{op} {a} {s!r}": _type(
+            jax, lambda x, s=s, f=op: getattr(operator, f)(x, s), x
+        )
         for op in BINARY
         for a in ("bool", "int8", "int32", "float16", "float32", "complex64")
         for s in SCALARS
@@ -46,9 +48,11 @@ def arrays_with_scalars(jax: Any) -> Any:
 
 def scalars_with_arrays(jax: Any) -> Any:
     return {
-        f"{s!r} {op} {a}": _type(jax, lambda x, s=s, f=op: getattr(operator, f)(s, x), x)
+        f"{s!r} {op} {a}": _type(
+            jax, lambda x, s=s, f=op: getattr(operator, f)(s, x), x
+        )
         for op in ("add", "sub", "truediv", "pow", "mod")
-        for a in ("bool", "int8", "int32", "float16", "float32")
+        for a in ("int8", "int32", "float16", "float32", "complex64")
         for s in SCALARS[:4]
         for x in [_array(a)]
     }

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.primitive import Primitive
 from minijax.transforms import evaluate

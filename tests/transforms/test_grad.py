@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 
 RNG = np.random.default_rng(0)
@@ -16,7 +17,9 @@ FUNCTIONS: dict[str, Any] = {
     "polynomial": lambda x: jnp.sum(x**3 - 2 * x),
     "quotient": lambda x: jnp.sum(x / (1 + x**2)),
     "network": lambda x: jnp.mean(jnp.tanh(x @ W) ** 2),
-    "softmax": lambda x: jnp.sum(jnp.exp(x) / jnp.sum(jnp.exp(x), 1, keepdims=True) * x),
+    "softmax": lambda x: jnp.sum(
+        jnp.exp(x) / jnp.sum(jnp.exp(x), 1, keepdims=True) * x
+    ),
     "largest": lambda x: jnp.max(x) * jnp.min(x),
     "indexed": lambda x: x[0, 1] * x[2, 3] + x[1].sum(),
     "updated": lambda x: jnp.sum(jnp.asarray(x).at[0].multiply(x[1]) ** 2),
@@ -37,7 +40,9 @@ def test_gradients_are_finite_differences(f: Any) -> None:
     slope = (f(X + step * direction) - f(X - step * direction)) / (2 * step)
     gradient = minijax.jit(minijax.grad(f))(X)
     assert (gradient.shape, gradient.dtype) == (X.shape, X.dtype)
-    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2, atol=5e-3)
+    np.testing.assert_allclose(
+        np.sum(gradient * direction), slope, rtol=2e-2, atol=5e-3
+    )
 
 
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)

@@ -5,10 +5,11 @@ import gc
 import weakref
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax.sharding import AxisType, NamedSharding
 from minijax.sharding import PartitionSpec as P
 

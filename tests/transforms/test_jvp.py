@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 
 X = np.linspace(0.1, 1.0, 6, dtype=np.float32).reshape(2, 3)

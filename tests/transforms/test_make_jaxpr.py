@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax.core.check import check_jaxpr
 from minijax.core.jaxpr import eval_jaxpr, jaxpr_as_fun
 

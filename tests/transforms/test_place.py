@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import typeof
 from minijax.sharding import (
@@ -68,7 +69,11 @@ def test_a_value_that_lies_there_is_not_copied() -> None:
 @pytest.mark.parametrize(
     ("target", "error", "message"),
     [
-        (NamedSharding(AUTO, P("x", "y")), ValueError, "should evenly divide the shape"),
+        (
+            NamedSharding(AUTO, P("x", "y")),
+            ValueError,
+            "should evenly divide the shape",
+        ),
         (P("x"), ValueError, "mesh"),
         ("cpu", (TypeError, ValueError), "cpu"),
     ],
@@ -124,7 +129,9 @@ def test_a_constraint_places_values_inside_a_program() -> None:
 
 
 def test_constraints_are_for_auto_axes() -> None:
-    f = minijax.jit(lambda x: with_sharding_constraint(x, NamedSharding(EXPLICIT, P("x"))))
+    f = minijax.jit(
+        lambda x: with_sharding_constraint(x, NamedSharding(EXPLICIT, P("x")))
+    )
     with pytest.raises(ValueError, match="Explicit|Auto"):
         f(X)
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.trace import typeof
 from minijax.sharding import AxisType, NamedSharding
@@ -94,7 +95,12 @@ def test_a_product_of_matrices_over_both_axes() -> None:
     ("body", "ins", "outs", "whole"),
     [
         (lambda a: jnp.sin(a), P("x"), P("x"), jnp.sin),
-        (lambda a: lax.psum(a * a, "x"), P("x"), P(), lambda x: x[:4] ** 2 + x[4:] ** 2),
+        (
+            lambda a: lax.psum(a * a, "x"),
+            P("x"),
+            P(),
+            lambda x: x[:4] ** 2 + x[4:] ** 2,
+        ),
         (
             lambda a: a * lax.psum(jnp.sum(a), ("x", "y")),
             P("x", "y"),
@@ -125,7 +131,12 @@ def test_a_product_of_matrices_over_both_axes() -> None:
             P("y", None),
             lambda x: x**2,
         ),
-        (lambda a: lax.pmean(a, "x") ** 2, P("x"), P(), lambda x: (x[:4] + x[4:]) ** 2 / 4),
+        (
+            lambda a: lax.pmean(a, "x") ** 2,
+            P("x"),
+            P(),
+            lambda x: (x[:4] + x[4:]) ** 2 / 4,
+        ),
     ],
 )
 def test_derivatives_are_those_of_the_whole(
@@ -157,7 +168,9 @@ def test_closing_over_arrays_and_tracers() -> None:
     np.testing.assert_allclose(minijax.jit(outer)(2.0), 2 * expected, rtol=1e-5)
     np.testing.assert_allclose(minijax.grad(outer)(2.0), expected, rtol=1e-5)
     scales = np.arange(3, dtype=np.float32)
-    np.testing.assert_allclose(minijax.vmap(outer)(scales), scales * expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        minijax.vmap(outer)(scales), scales * expected, rtol=1e-5
+    )
 
 
 def test_some_axes_stay_with_the_compiler() -> None:

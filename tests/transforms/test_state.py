@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import minijax
 import numpy as np
 import pytest
+
+import minijax
 from minijax import lax
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.trace import axis_env, current_trace, is_evaluating

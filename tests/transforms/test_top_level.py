@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
+
+import minijax
+import minijax.numpy as jnp
 from minijax.core.trace import typeof
 from minijax.sharding import AxisType, NamedSharding, reshard
 from minijax.sharding import PartitionSpec as P
@@ -103,7 +104,9 @@ def test_it_is_mapped(mesh: Any) -> None:
 
 def test_the_program_is_one_all_gather(mesh: Any) -> None:
     x = minijax.device_put(X, P("x", "y"))
-    f = minijax.jit(lambda x: minijax.top_level_all_gather(x, P(None, "y", reduced={"x"})))
+    f = minijax.jit(
+        lambda x: minijax.top_level_all_gather(x, P(None, "y", reduced={"x"}))
+    )
     text = f.lower(x).as_text()
     assert text.count("stablehlo.all_gather") == 1
     jaxpr = str(minijax.make_jaxpr(f)(x))

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-import minijax
-import minijax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import minijax
+import minijax.numpy as jnp
 from minijax import lax
 
 RNG = np.random.default_rng(0)

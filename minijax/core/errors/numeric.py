@@ -3,7 +3,7 @@
 Functions of plain data that return the exception; the wording is upstream's.
 """
 
-# ruff: noqa: D103 - what each function says is its documentation
+
 from __future__ import annotations
 
 from typing import Any

@@ -49,5 +49,3 @@ def rank_too_long(name: str, spec: object, aval: object) -> ValueError:
     return ValueError(
         f"{name} got {spec}, which has more entries than {aval} has dimensions"
     )
-
-

@@ -4,7 +4,7 @@ Functions of plain data that return the exception; the wording is upstream's, so
 program which reads messages cannot tell the two apart.
 """
 
-# ruff: noqa: D103 - what each function says is its documentation
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -99,7 +99,9 @@ def not_manual(
     )
 
 
-def reduced_not_manual(kind: str, prefix: str, spec: object, mesh: object) -> ValueError:
+def reduced_not_manual(
+    kind: str, prefix: str, spec: object, mesh: object
+) -> ValueError:
     return ValueError(
         f"{kind} in {prefix}_specs {spec} can only be used when the mesh passed to "
         f"shard_map contains axis names of type `Manual`. Got mesh {mesh}"
@@ -184,12 +186,11 @@ def not_divisible(
     failures: Sequence[tuple[SpecFailure, int, int, tuple[str, ...], int]],
 ) -> ValueError:
     """`failures` lists (what, dimension, its size, mesh axes, their size)."""
-    lines = []
+    lines: list[str] = []
     for f, dim, size, axes, total in failures:
-        many = len(axes) > 1
-        which = f"axes {axes} (of total size {total})" if many else (
-            f"axis '{axes[0]}' (of size {total})"
-        )
+        which = f"axes {axes} (of total size {total})"
+        if len(axes) == 1:
+            which = f"axis '{axes[0]}' (of size {total})"
         lines.append(
             f"{f.value_path} of shape {f.aval}{f.extra} corresponds to "
             f"{f.spec_path} of value {f.spec}, which maps array axis {dim} (of size "
@@ -214,9 +215,11 @@ def not_replicated(
     failures: Sequence[tuple[str, object, Sequence[str], str, str, str]],
 ) -> ValueError:
     """`failures` lists (path, spec, unmentioned axes, needed, offending, inferred)."""
-    lines = []
+    lines: list[str] = []
     for path, spec, unmentioned, needed, offending, inferred in failures:
-        start = f"{path} is {spec} which implies that the corresponding output value is "
+        start = (
+            f"{path} is {spec} which implies that the corresponding output value is "
+        )
         if len(unmentioned) > 1:
             lines.append(
                 f"{start}only varying across mesh axes {{{needed}}} and not "

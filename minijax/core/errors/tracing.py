@@ -206,8 +206,6 @@ def leaked(aval: str, tracer: str, function: str, created: str) -> Exception:
     )
 
 
-
-
 def body_closes_over(aval: str) -> RuntimeError:
     return RuntimeError(
         f"a rule closed over a tracer of type {aval}; the body of an equation must "

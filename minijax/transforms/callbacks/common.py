@@ -74,7 +74,9 @@ class FlatCallback:
         return f"_FlatCallback(callback_func={self.fun}, in_tree={self.in_tree})"
 
 
-def split_static(leaves: Sequence[Any]) -> tuple[list[Any], tuple[tuple[int, Any], ...]]:
+def split_static(
+    leaves: Sequence[Any],
+) -> tuple[list[Any], tuple[tuple[int, Any], ...]]:
     """The leaves that are arrays, and the others with their positions."""
     values = [is_value(x) for x in leaves]
     arrays = [x for x, v in zip(leaves, values, strict=True) if v]
@@ -119,7 +121,9 @@ def _checked(
         raise errors.wrong_count(len(avals), len(outs))
     arrays = [np.asarray(x) for x in outs]
     if not x64:
-        arrays = [x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
+        arrays = [
+            x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays
+        ]
     for i, (x, aval) in enumerate(zip(arrays, avals, strict=True)):
         if x.shape != aval.shape:
             raise errors.wrong_shape(i, aval.shape, x.shape)

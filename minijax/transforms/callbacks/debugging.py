@@ -70,8 +70,8 @@ def debug_callback(
       ValueError: for an ordered one in a program for several devices.
 
     >>> import minijax
-    >>> minijax.jit(lambda x: debug_callback(lambda x: print(2 * x), x))(3)
-    >>> minijax.effects_barrier()
+    >>> f = minijax.jit(lambda x: debug_callback(lambda x: print(2 * x), x))
+    >>> f(3); minijax.effects_barrier()
     6
 
     Upstream: `jax/_src/debugging.py` (`debug_callback`).
@@ -118,8 +118,8 @@ def debug_print(
       ValueError: for arguments that `fmt` does not mention.
 
     >>> import minijax
-    >>> minijax.jit(lambda x: debug_print("x is {x:.2f}", x=x))(1.0)
-    >>> minijax.effects_barrier()
+    >>> f = minijax.jit(lambda x: debug_print("x is {x:.2f}", x=x))
+    >>> f(1.0); minijax.effects_barrier()
     x is 1.00
 
     Upstream: `jax/_src/debugging.py` (`debug_print`).
@@ -183,7 +183,11 @@ class DebugCallback(FlatCallback):
 
 
 def _print(
-    fmt: str, options: tuple[tuple[str, Any], ...], placeholders: bool, *args: Any, **kw: Any
+    fmt: str,
+    options: tuple[tuple[str, Any], ...],
+    placeholders: bool,
+    *args: Any,
+    **kw: Any,
 ) -> None:
     if placeholders:
         with np.printoptions(**dict(options)):

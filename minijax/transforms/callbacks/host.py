@@ -154,7 +154,7 @@ io_callback_p = Primitive("io_callback")
 @pure_callback_p.def_abstract_eval
 @io_callback_p.def_abstract_eval
 def _type(*avals: Any, result_avals: tuple[ShapedArray, ...], **_: Any) -> list[Any]:
-    """As announced; in a `shard_map`, each device gets a result for its own operands."""
+    """As announced; in a `shard_map` each device has a result of its own operands."""
     operands = [a for a in avals if isinstance(a, ShapedArray) and a.manual.varying]
     if not operands:
         return list(result_avals)
