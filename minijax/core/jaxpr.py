@@ -249,18 +249,35 @@ def dead_code_eliminated(
 ) -> tuple[Jaxpr, list[bool]]:
     """Keeps the outputs marked as used and the equations they rest on.
 
-    Equations with effects stay. Returns the smaller jaxpr, all of whose inputs
-    are read, and which of the old inputs those are.
+    Equations with effects stay; those that hold programs lose what is unused inside.
+    Returns the smaller jaxpr, all of whose inputs are read, and which of the old
+    inputs those are.
     """
+    key = ("dce", tuple(used))
+    if key not in jaxpr.cache:
+        jaxpr.cache[key] = _dead_code_eliminated(jaxpr, used)
+    return jaxpr.cache[key]
+
+
+def _dead_code_eliminated(
+    jaxpr: Jaxpr, used: Sequence[bool]
+) -> tuple[Jaxpr, list[bool]]:
     outvars = [v for v, u in zip(jaxpr.outvars, used, strict=True) if u]
     live = {v for v in outvars if isinstance(v, Var)}
     eqns: list[JaxprEqn] = []
     for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or any(v in live for v in eqn.outvars):
-            eqns.append(eqn)
-            live.update(v for v in eqn.invars if isinstance(v, Var))
+        needed = [v in live for v in eqn.outvars]
+        if not (eqn.effects or any(needed)):
+            continue
+        rule = eqn.primitive.dce
+        smaller = eqn if rule is None else rule(eqn, needed)
+        eqns.append(smaller)
+        live.update(v for v in smaller.invars if isinstance(v, Var))
     read = [v in live for v in jaxpr.invars]
     invars = [v for v, r in zip(jaxpr.invars, read, strict=True) if r]
+    if all(used) and all(read) and len(eqns) == len(jaxpr.eqns):
+        if all(a is b for a, b in zip(eqns[::-1], jaxpr.eqns, strict=True)):
+            return jaxpr, read
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1]), read
 
 

@@ -19,6 +19,8 @@ is no registry elsewhere. What each rule receives and returns:
   batching trace over one of them always calls `batch`, batched arguments or not.
 * `partial_eval(trace, args, **params) -> outs`: how to split into a known and an
   unknown part; only primitives that hold a jaxpr have their own.
+* `dce(eqn, used) -> eqn`: the equation without what only its unused results need;
+  likewise.
 
 Every primitive returns a list; `bind1` unwraps the only result of those with one.
 
@@ -44,6 +46,7 @@ class Primitive:
         "abstract_eval",
         "axis_names",
         "batch",
+        "dce",
         "effects",
         "jvp",
         "lowering",
@@ -67,6 +70,7 @@ class Primitive:
         self.effects: Rule | None = None
         self.axis_names: Callable[[dict[str, Any]], tuple[str, ...]] | None = None
         self.partial_eval: Rule | None = None
+        self.dce: Rule | None = None
         #: Chooses the parameters that a printed equation shows:
         #: `pretty(eqn) -> dict[str, Any]`; None shows all of them.
         self.pretty: Rule | None = None
@@ -116,6 +120,10 @@ class Primitive:
 
     def def_partial_eval(self, rule: Rule) -> Rule:
         self.partial_eval = rule
+        return rule
+
+    def def_dce(self, rule: Rule) -> Rule:
+        self.dce = rule
         return rule
 
     def def_pretty(self, rule: Rule) -> Rule:

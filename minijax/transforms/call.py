@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from minijax.core.jaxpr import Jaxpr, collective_names
+from minijax.core.avals import abstract_token
+from minijax.core.jaxpr import (
+    Jaxpr,
+    JaxprEqn,
+    collective_names,
+    dead_code_eliminated,
+)
 from minijax.core.linear import Zero, is_undefined
 from minijax.core.primitive import Primitive
 from minijax.core.trace import use_trace
@@ -127,6 +133,38 @@ def _transpose(
     results = iter(bind_body(body, [*known, *given], name, ctx_mesh=ctx_mesh))
     found = iter(next(results) if n else None for n in nonzero)
     return [next(found) if u else None for u in linear]
+
+
+@jit_p.def_dce
+def _dce(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    """Drops unused results, and the operands that the others do not need.
+
+    A token stays: it may be there for its place in the order alone.
+    """
+    jaxpr: Jaxpr = eqn.params["jaxpr"]
+    body, read = dead_code_eliminated(jaxpr, used)
+    kept = [
+        r or a is abstract_token for r, a in zip(read, jaxpr.in_avals, strict=True)
+    ]
+    if body is jaxpr or (all(used) and all(kept)):
+        return eqn
+    if kept != read:
+        body = body.replace(invars=_where(jaxpr.invars, kept))
+    params = eqn.params | {
+        "donated_invars": _where(eqn.params["donated_invars"], kept),
+        "in_shardings": _where(eqn.params["in_shardings"], kept),
+        "jaxpr": body,
+        "out_shardings": _where(eqn.params["out_shardings"], used),
+    }
+    return eqn.replace(
+        invars=_where(eqn.invars, kept),
+        outvars=_where(eqn.outvars, used),
+        params=params,
+    )
+
+
+def _where(items: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(x for x, m in zip(items, mask, strict=True) if m)
 
 
 @jit_p.def_pretty

@@ -96,6 +96,7 @@ def lower(
     devices, mesh, committed = _devices(jaxpr, [*asked, *outs], describe)
     ordered = ordered_effects(jaxpr.effects)
     _check_order(ordered, devices)
+    platform = devices[0].platform
     partitioned = len(devices) > 1
     outs = [
         _out_sharding(s, v.aval, mesh) for s, v in zip(outs, jaxpr.outvars, strict=True)
@@ -113,7 +114,7 @@ def lower(
         donated=[donated[i] for i in kept] if any(donated) else None,
         result_info=result_info,
         num_partitions=len(devices),
-        platform=devices[0].platform,
+        platform=platform,
         devices=devices,
     )
     return Lowered(

@@ -179,7 +179,7 @@ def wrong_calls(jax: Any) -> Any:
     def one(x: Any) -> Any:
         return x
 
-    y, pull = jax.vjp(lambda x: {"a": x, "b": (x,)}, V)
+    _, pull = jax.vjp(lambda x: {"a": x, "b": (x,)}, V)
     _, push = jax.linearize(one, V)
     return [
         error(grad, 3),

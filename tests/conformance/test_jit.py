@@ -1,4 +1,4 @@
-"""`jit`: how often it traces, what it takes, where results lie, and what it lowers to."""
+"""`jit`: how often it traces, what it takes, and where results lie."""
 
 import warnings
 from functools import partial

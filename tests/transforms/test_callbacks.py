@@ -304,6 +304,10 @@ def printing(jax: Any) -> Any:
         )
         jax.debug.print("{x} {y} %", x=np.arange(3), y="a")
         jax.debug.print("bare")
+        jax.debug.print("{} {}", {7}, np.float32(1))
+        with np.printoptions(precision=2, formatter={"int": lambda x: f"<{x}>"}):
+            jax.debug.print("{} {}", np.arange(2), X)
+            jax.jit(lambda x: jax.debug.print("{}", x))(np.arange(2))
         jax.debug.print(ordered=True)("{}", np.float32(1))
         jax.debug.print("more", 1, skip_format_check=True)
         jax.effects_barrier()

@@ -93,7 +93,7 @@ def test_collectives_need_an_axis() -> None:
 
 
 def test_what_is_no_value_is_refused_with_its_place() -> None:
-    with pytest.raises(TypeError, match="add as a JAX value.*at position 1"):
+    with pytest.raises(TypeError, match=r"add as a JAX value.*at position 1"):
         lax.add(V, "text")
     with pytest.raises(ValueError, match="masked arrays"):
         lax.sin(np.ma.masked_array(V, mask=[True, False, False]))

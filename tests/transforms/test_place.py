@@ -132,7 +132,7 @@ def test_constraints_are_for_auto_axes() -> None:
     f = minijax.jit(
         lambda x: with_sharding_constraint(x, NamedSharding(EXPLICIT, P("x")))
     )
-    with pytest.raises(ValueError, match="Explicit|Auto"):
+    with pytest.raises(ValueError, match=r"Explicit|Auto"):
         f(X)
 
 

@@ -62,7 +62,7 @@ def test_cotangents_are_summed_and_scattered(
     mesh: Any, before: P, after: P, printed: str
 ) -> None:
     x = minijax.device_put(X, before)
-    y, pull = minijax.vjp(lambda x: minijax.top_level_all_gather(x, after), x)
+    _, pull = minijax.vjp(lambda x: minijax.top_level_all_gather(x, after), x)
     spec = after.update(reduced=frozenset(), unreduced=after.reduced)
     ct = reshard(jnp.ones((8, 8), np.float32), spec)
     (back,) = pull(ct)

@@ -56,7 +56,7 @@ class FlatCallback:
         """The leaves of what the function returns."""
         leaves = list(arrays)
         for position, x in self.static:
-            leaves.insert(position, x)
+            leaves.insert(position, x.value if type(x) is Held else x)
         args, kwargs = tree_unflatten(self.in_tree, leaves)
         return tree_flatten(self.fun(*args, **kwargs))[0]
 
@@ -74,13 +74,36 @@ class FlatCallback:
         return f"_FlatCallback(callback_func={self.fun}, in_tree={self.in_tree})"
 
 
+class Held:
+    """Something that cannot be hashed, as a parameter: equal only to itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def hashable(x: Any) -> Any:
+    """The value, `Held` if it cannot be hashed."""
+    try:
+        hash(x)
+    except TypeError:
+        return Held(x)
+    return x
+
+
 def split_static(
     leaves: Sequence[Any],
 ) -> tuple[list[Any], tuple[tuple[int, Any], ...]]:
     """The leaves that are arrays, and the others with their positions."""
     values = [is_value(x) for x in leaves]
     arrays = [x for x, v in zip(leaves, values, strict=True) if v]
-    return arrays, tuple((i, x) for i, x in enumerate(leaves) if not values[i])
+    return arrays, tuple(
+        (i, hashable(x)) for i, x in enumerate(leaves) if not values[i]
+    )
 
 
 def result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], PyTreeDef]:

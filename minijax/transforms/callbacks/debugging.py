@@ -32,6 +32,8 @@ from minijax.lax.slicing import index_in_dim
 from minijax.lowering.callback import call_python
 from minijax.transforms.callbacks.common import (
     FlatCallback,
+    Held,
+    hashable,
     host_function,
     passing_token,
     split_static,
@@ -137,7 +139,9 @@ def debug_print(
             has_placeholders=first is not None and first[1] is not None,
             in_tree=in_tree,
             logging_record=None,
-            np_printoptions=tuple(np.get_printoptions().items()),
+            np_printoptions=tuple(
+                (name, hashable(x)) for name, x in np.get_printoptions().items()
+            ),
             ordered=ordered,
             partitioned=partitioned,
             static_args=static,
@@ -190,7 +194,8 @@ def _print(
     **kw: Any,
 ) -> None:
     if placeholders:
-        with np.printoptions(**dict(options)):
+        shown = {name: x.value if type(x) is Held else x for name, x in options}
+        with np.printoptions(**shown):
             text = fmt.format(*args, **kw)
     else:
         text = " ".join([fmt, *map(str, args)])

@@ -16,7 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from minijax.core.jaxpr import Jaxpr, collective_names
+from minijax.core.jaxpr import (
+    Jaxpr,
+    JaxprEqn,
+    collective_names,
+    dead_code_eliminated,
+)
 from minijax.core.linear import Zero
 from minijax.core.primitive import Primitive
 from minijax.lax.rules import instantiate
@@ -109,6 +114,34 @@ def _type(*_: Any, jaxpr: Jaxpr, ft_out: ScanOut, length: int, **__: Any) -> lis
 @scan_p.def_effects
 def _effects(*_: Any, jaxpr: Jaxpr, **__: Any) -> Any:
     return jaxpr.effects
+
+
+@scan_p.def_dce
+def _dce(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    """Drops unused stacked results, and carries that nothing used rests on."""
+    jaxpr: Jaxpr = eqn.params["jaxpr"]
+    num_consts, num_carry, _ = eqn.params["ft_in"]
+    carry, ys = used[:num_carry], used[num_carry:]
+    while True:
+        body, read = dead_code_eliminated(jaxpr, [*carry, *ys])
+        consts, carry_read, xs = split_at(read, num_consts, num_carry)
+        grown = [a or b for a, b in zip(carry, carry_read, strict=True)]
+        if grown == carry:
+            break
+        carry = grown
+    kept = [*consts, *carry, *xs]
+    if all(kept) and all(carry) and all(ys):
+        return eqn
+    params = eqn.params | {
+        "ft_in": ScanIn(sum(consts), sum(carry), sum(xs)),
+        "ft_out": ScanOut(sum(carry), (True,) * sum(ys)),
+        "jaxpr": body.replace(invars=chosen(jaxpr.invars, kept)),
+    }
+    return eqn.replace(
+        invars=chosen(eqn.invars, kept),
+        outvars=chosen(eqn.outvars, [*carry, *ys]),
+        params=params,
+    )
 
 
 # ----------------------------------------------------------------------- derivatives
