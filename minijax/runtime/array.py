@@ -22,7 +22,7 @@ import numpy as np
 from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib import xla_client as xc
 
-from minijax.core.avals import ShapedArray, abstract_token
+from minijax.core.avals import ShapedArray
 from minijax.core.errors import runtime as errors
 from minijax.core.interned import Interned
 from minijax.core.mesh import Device, Sharding, SingleDeviceSharding, UnreducedKind

@@ -190,7 +190,9 @@ def _caller(
             raise errors.argument_count(count, len(args))
         try:
             bufs = [
-                x._buf if type(x) is Array and x.kind.sharding is place else _place(x, place)
+                x._buf
+                if type(x) is Array and x.kind.sharding is place
+                else _place(x, place)
                 for x, place in zip(args, in_shardings)  # noqa: B905
             ]
             done = execute(bufs).consume_with_handlers(handlers)

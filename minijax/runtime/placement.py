@@ -27,8 +27,8 @@ from minijax.core.mesh import (
     Sharding,
     SingleDeviceSharding,
 )
-from minijax.core.trace import shaped, typeof
 from minijax.core.token import Token
+from minijax.core.trace import shaped, typeof
 from minijax.runtime.array import Array, Kind
 from minijax.runtime.backend import devices
 from minijax.runtime.layout import (

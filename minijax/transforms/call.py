@@ -143,9 +143,7 @@ def _dce(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     """
     jaxpr: Jaxpr = eqn.params["jaxpr"]
     body, read = dead_code_eliminated(jaxpr, used)
-    kept = [
-        r or a is abstract_token for r, a in zip(read, jaxpr.in_avals, strict=True)
-    ]
+    kept = [r or a is abstract_token for r, a in zip(read, jaxpr.in_avals, strict=True)]
     if body is jaxpr or (all(used) and all(kept)):
         return eqn
     if kept != read:

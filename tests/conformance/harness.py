@@ -101,18 +101,8 @@ def compare(found: Any, expected: Any, path: str) -> Any:
     """Yields a line for each difference."""
     if isinstance(expected, Raised):
         yield from _compare_raised(found, expected, path)
-    elif isinstance(expected, dict):
-        if list(found) != list(expected):
-            yield f"{path}: keys {list(found)}, upstream {list(expected)}"
-            return
-        for k in expected:
-            yield from compare(found[k], expected[k], f"{path}[{k!r}]")
-    elif isinstance(expected, (list, tuple)):
-        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
-            yield f"{path}: {_show(found)}\n  upstream: {_show(expected)}"
-            return
-        for i, (f, e) in enumerate(zip(found, expected, strict=True)):
-            yield from compare(f, e, f"{path}[{i}]")
+    elif isinstance(expected, (dict, list, tuple)):
+        yield from _compare_items(found, expected, path)
     elif hasattr(expected, "aval") and hasattr(expected, "addressable_shards"):
         yield from _compare_arrays(found, expected, path)
     elif isinstance(expected, (np.ndarray, np.generic)):
@@ -120,6 +110,20 @@ def compare(found: Any, expected: Any, path: str) -> Any:
             yield f"{path}: {found!r}\n  upstream: {expected!r}"
     elif normal(str(found)) != normal(str(expected)):
         yield f"{path}: {normal(str(found))}\n  upstream: {normal(str(expected))}"
+
+
+def _compare_items(found: Any, expected: Any, path: str) -> Any:
+    keys: list[list[Any]] = []
+    for x in (found, expected):
+        if not isinstance(x, (dict, list, tuple)):
+            yield f"{path}: {_show(found)}\n  upstream: {_show(expected)}"
+            return
+        keys.append(list(x) if isinstance(x, dict) else list(range(len(x))))
+    if keys[0] != keys[1]:
+        yield f"{path}: has {keys[0]}, upstream {keys[1]}"
+        return
+    for k in keys[0]:
+        yield from compare(found[k], expected[k], f"{path}[{k!r}]")
 
 
 def _show(x: Any) -> str:

@@ -166,7 +166,6 @@ def placed_by_explicit_types(jax: Any) -> Any:
     with jax.set_mesh(mesh):
         a = jax.device_put(x, P("x", "y"))
         f = jax.jit(lambda a: jax.lax.sin(a))
-        g = jax.jit(lambda a: jax.lax.reduce_sum(a, (1,)))
         return [
             f(a),
             str(jax.make_jaxpr(f)(a)),

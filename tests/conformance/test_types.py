@@ -113,7 +113,7 @@ def wrong_operands(jax: Any) -> Any:
         error(lambda: x + "text"),
         error(lambda: "text" + x),
         error(lambda: x + None),
-        error(lambda: x + [1.0]),
+        error(lambda: operator.add(x, [1.0])),
         error(lambda: x + V[:2]),
         error(lambda: x & x),
         error(lambda: ~x),

@@ -3,7 +3,6 @@
 Functions of plain data that return the exception; the wording is upstream's.
 """
 
-
 from __future__ import annotations
 
 from collections.abc import Iterable

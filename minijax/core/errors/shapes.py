@@ -4,7 +4,6 @@ Functions of plain data that return the exception; the wording is upstream's, so
 program which reads messages cannot tell the two apart.
 """
 
-
 from __future__ import annotations
 
 from collections.abc import Iterable
