@@ -5,8 +5,8 @@ import pytest
 
 from minijax.core.avals import abstract_token
 from minijax.core.mesh import NamedSharding, P
-from minijax.core.trace import shaped
 from minijax.core.token import Token
+from minijax.core.trace import shaped
 from minijax.runtime.array import Array
 from minijax.runtime.backend import devices, make_mesh
 from minijax.runtime.execute import compile_module
