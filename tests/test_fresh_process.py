@@ -82,6 +82,5 @@ def test_importing_brings_in_little_and_starts_nothing() -> None:
         "minijax",
         "ml_dtypes",
         "numpy",
-        "wadler_lindig",
     }
     assert clients == "0"

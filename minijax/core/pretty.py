@@ -2,10 +2,9 @@
 
     { lambda ; a:f32[3]. let b:f32[3] = sin a; c:f32[3] = mul b 2.0:f32[] in (c,) }
 
-A printed program is laid out in 80 columns: what fits on a line stays on it, and what
-does not is broken at every break of its group (Wadler, "A prettier printer", 2003;
-Lindig, "Strictly pretty", 2000). The library `wadler_lindig` does the layout; here is
-only what a jaxpr is as a document, and how its variables are named:
+A printed program is laid out in 80 columns by `layout`: what fits on a line stays on
+it, and what does not is broken at every break of its group. Here is only what a jaxpr
+is as a document, and how its variables are named:
 
 * variables are `a`, `b`, ..., `z`, `ba`, ... in the order in which they are printed,
   through all nested programs;
@@ -26,15 +25,6 @@ from itertools import count
 from typing import Any, cast
 
 import numpy as np
-from wadler_lindig import (
-    AbstractDoc,
-    BreakDoc,
-    ConcatDoc,
-    GroupDoc,
-    NestDoc,
-    TextDoc,
-    pformat,  # pyright: ignore[reportUnknownVariableType]
-)
 
 from minijax.core.jaxpr import (
     Atom,
@@ -46,6 +36,7 @@ from minijax.core.jaxpr import (
     called_jaxpr,
     subjaxprs,
 )
+from minijax.core.layout import Break, Concat, Doc, Group, Nest, Text, lay_out
 
 WIDTH = 80
 #: A nested program with more equations than this is printed ahead of the whole.
@@ -60,12 +51,12 @@ def jaxpr_text(jaxpr: Jaxpr) -> str:
     >>> print(jaxpr_text(Jaxpr([], [x], [x, x], [])))
     { lambda ; a:f32[3]. let  in (a, a) }
     """
-    return pformat(_Printer(jaxpr).whole(), width=WIDTH)
+    return lay_out(_Printer(jaxpr).whole(), WIDTH)
 
 
 def eqn_text(eqn: JaxprEqn, jaxpr: Jaxpr | None = None) -> str:
     """The text of one equation; its variables are named as in `jaxpr`, if given."""
-    return pformat(_named(jaxpr).eqn(eqn), width=WIDTH).rstrip()
+    return lay_out(_named(jaxpr).eqn(eqn), WIDTH).rstrip()
 
 
 def atom_text(atom: Atom, jaxpr: Jaxpr) -> str:
@@ -91,70 +82,70 @@ class _Printer:
         letters = map(_letters, count())
         self.fresh = (name for name in letters if name not in taken)
 
-    def whole(self) -> AbstractDoc:
-        docs: list[AbstractDoc] = []
+    def whole(self) -> Doc:
+        docs: list[Doc] = []
         for jaxpr, name in self.shared.items():
-            docs += [TextDoc(f"let {name} = "), self.skeleton(jaxpr), TextDoc(" in")]
-            docs.append(BreakDoc(" "))
-        return ConcatDoc(*docs, self.skeleton(self.jaxpr))
+            docs += [Text(f"let {name} = "), self.skeleton(jaxpr), Text(" in")]
+            docs.append(Break(" "))
+        return Concat([*docs, self.skeleton(self.jaxpr)])
 
-    def nested(self, jaxpr: Jaxpr) -> AbstractDoc:
+    def nested(self, jaxpr: Jaxpr) -> Doc:
         """A program that is a parameter: by its name, if it was printed ahead."""
         name = self.shared.get(jaxpr)
-        return self.skeleton(jaxpr) if name is None else TextDoc(name)
+        return self.skeleton(jaxpr) if name is None else Text(name)
 
-    def skeleton(self, jaxpr: Jaxpr) -> AbstractDoc:
+    def skeleton(self, jaxpr: Jaxpr) -> Doc:
         """`{ lambda constvars; invars. let eqns in (outvars) }`."""
         head = [
-            TextDoc("{ lambda "),
+            Text("{ lambda "),
             self.binders(jaxpr.constvars),
-            TextDoc("; "),
+            Text("; "),
             self.binders(jaxpr.invars),
-            TextDoc(". let"),
+            Text(". let"),
         ]
-        eqns = _join(BreakDoc("; "), [self.eqn(e) for e in jaxpr.eqns])
-        outs = _fill(TextDoc(","), [TextDoc(self.atom(v)) for v in jaxpr.outvars])
+        eqns = _join(Break("; "), [self.eqn(e) for e in jaxpr.eqns])
+        outs = _fill(Text(","), [Text(self.atom(v)) for v in jaxpr.outvars])
         body = [
-            NestDoc(ConcatDoc(BreakDoc(" "), eqns), 2),
-            BreakDoc(" "),
-            TextDoc("in ("),
+            Nest(Concat([Break(" "), eqns]), 2),
+            Break(" "),
+            Text("in ("),
             outs,
-            TextDoc(",)" if len(jaxpr.outvars) == 1 else ")"),
+            Text(",)" if len(jaxpr.outvars) == 1 else ")"),
         ]
-        nest = NestDoc(ConcatDoc(*head, *body), 2)
-        return GroupDoc(ConcatDoc(nest, TextDoc(" }")))
+        nest = Nest(Concat([*head, *body]), 2)
+        return Group(Concat([nest, Text(" }")]))
 
-    def eqn(self, eqn: JaxprEqn) -> AbstractDoc:
+    def eqn(self, eqn: JaxprEqn) -> Doc:
         """`results = primitive[params] operands`."""
         self.lend_names(eqn)
-        docs = [self.binders(eqn.outvars), TextDoc(" = ")] if eqn.outvars else []
+        docs = [self.binders(eqn.outvars), Text(" = ")] if eqn.outvars else []
         choose = eqn.primitive.pretty
         shown: dict[str, Any] = eqn.params if choose is None else choose(eqn)
-        docs += [TextDoc(eqn.primitive.name), self.params(shown), TextDoc(" ")]
-        operands = [TextDoc(self.atom(v)) for v in eqn.invars]
-        return ConcatDoc(*docs, _fill(TextDoc(""), operands))
+        docs += [Text(eqn.primitive.name), self.params(shown), Text(" ")]
+        operands = [Text(self.atom(v)) for v in eqn.invars]
+        return Concat([*docs, _fill(Text(""), operands)])
 
-    def params(self, params: dict[str, Any]) -> AbstractDoc:
+    def params(self, params: dict[str, Any]) -> Doc:
         """`[name=... axes=...]`: the name first, the others in alphabetic order."""
         if not params:
-            return TextDoc("")
+            return Text("")
         keys = sorted(params, key=lambda k: (k != "name", k))
-        pairs = [ConcatDoc(TextDoc(f"{k}="), self.param(params[k])) for k in keys]
+        pairs = [Concat([Text(f"{k}="), self.param(params[k])]) for k in keys]
         return _block("[", pairs, "]")
 
-    def param(self, value: Any) -> AbstractDoc:
+    def param(self, value: Any) -> Doc:
         if isinstance(value, Jaxpr):
             return self.nested(value)
         if type(value) is tuple:
             items = cast("tuple[Any, ...]", value)
             if all(isinstance(v, Jaxpr) for v in items):
                 return _block("(", [self.nested(j) for j in items], ")")
-        return TextDoc(_param_text(value))
+        return Text(_param_text(value))
 
-    def binders(self, variables: Sequence[Var]) -> AbstractDoc:
+    def binders(self, variables: Sequence[Var]) -> Doc:
         """`a:f32[3] b:i32[]`."""
-        texts = [TextDoc(f"{self.atom(v)}:{v.aval.short()}") for v in variables]
-        return _fill(TextDoc(""), texts)
+        texts = [Text(f"{self.atom(v)}:{v.aval.short()}") for v in variables]
+        return _fill(Text(""), texts)
 
     def atom(self, atom: Atom) -> str:
         if isinstance(atom, Literal):
@@ -262,21 +253,21 @@ def _param_text(value: Any) -> str:
 
 # --------------------------------------------------------------------- documents
 
-_SPACE = GroupDoc(BreakDoc(" "))
+_SPACE = Group(Break(" "))
 
 
-def _join(separator: AbstractDoc, docs: Sequence[AbstractDoc]) -> AbstractDoc:
+def _join(separator: Doc, docs: Sequence[Doc]) -> Doc:
     joined = [part for doc in docs for part in (separator, doc)]
-    return ConcatDoc(children=tuple(joined[1:]))
+    return Concat(joined[1:])
 
 
-def _fill(separator: AbstractDoc, docs: Sequence[AbstractDoc]) -> AbstractDoc:
+def _fill(separator: Doc, docs: Sequence[Doc]) -> Doc:
     """As many on each line as fit."""
-    joined = _join(ConcatDoc(separator, _SPACE), docs)
-    return NestDoc(GroupDoc(joined), 2)
+    joined = _join(Concat([separator, _SPACE]), docs)
+    return Nest(Group(joined), 2)
 
 
-def _block(opening: str, docs: Sequence[AbstractDoc], closing: str) -> AbstractDoc:
+def _block(opening: str, docs: Sequence[Doc], closing: str) -> Doc:
     """All on one line, or each on a line of its own, indented, in brackets."""
-    inner = ConcatDoc(TextDoc(opening), BreakDoc(""), _join(BreakDoc(" "), docs))
-    return GroupDoc(ConcatDoc(NestDoc(inner, 2), BreakDoc(""), TextDoc(closing)))
+    inner = Concat([Text(opening), Break(""), _join(Break(" "), docs)])
+    return Group(Concat([Nest(inner, 2), Break(""), Text(closing)]))

@@ -152,9 +152,10 @@ def broadcast_in_dim(
     `broadcast_in_dim`; TypeError where the sizes do not fit.
     """
     out_sharding = canonicalize_sharding(out_sharding)
-    ndim = len(typeof(operand).shape)
+    aval = typeof(operand)
     typed = is_array(operand) or isinstance(operand, np.generic)
-    if ndim == len(shape) and not ndim and typed and out_sharding is None:
+    same = aval.shape == tuple(shape) and out_sharding in (None, aval.sharding)
+    if typed and same and list(broadcast_dimensions) == list(range(aval.ndim)):
         return operand
     return broadcast_in_dim_p.bind1(
         operand,

@@ -67,7 +67,6 @@ def checkpoint(jax: Any, f: Fun) -> Fun:
 
 
 VERBS = [jit, vmap, grad, jvp, linearize, vjp, shard_map, checkpoint]
-VERBS = [v for v in VERBS if hasattr(minijax, v.__name__)]
 # Those that stand for others where three are run: compiling takes most of the time.
 FEW = [v for v in VERBS if v in (vmap, grad, jvp, shard_map, checkpoint)]
 Word = tuple[Callable[..., Fun], ...]
