@@ -4,9 +4,9 @@ Names only: the public API. Start reading at `docs/index.md`.
 """
 
 from minijax import lax  # isort: skip - the pages come before what uses them
-from minijax import debug, experimental, nn, numpy, random, sharding, tree
+from minijax import debug, errors, experimental, nn, numpy, random, sharding, tree
 from minijax.core.avals import ShapeDtypeStruct
-from minijax.core.errors import tracing as errors
+from minijax.core.ending import checking_leaks
 from minijax.core.trace import set_bottom_trace, typeof
 from minijax.lax.operators import install
 from minijax.runtime.array import Array
@@ -31,6 +31,7 @@ from minijax.transforms.linear import linear_transpose
 from minijax.transforms.place import (
     block_until_ready,
     device_put,
+    reshard,
     set_mesh,
 )
 from minijax.transforms.shapes import eval_shape, make_jaxpr
@@ -42,6 +43,7 @@ __all__ = [
     "Array",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "checking_leaks",
     "checkpoint",
     "checkpoint_policies",
     "clear_caches",
@@ -75,6 +77,7 @@ __all__ = [
     "pure_callback",
     "random",
     "remat",
+    "reshard",
     "set_mesh",
     "shard_map",
     "sharding",

@@ -12,6 +12,7 @@ from minijax.core.mesh import (
     get_concrete_mesh,
     use_abstract_mesh,
 )
+from minijax.transforms.axis_types import auto_axes, explicit_axes
 from minijax.transforms.place import reshard, set_mesh
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_concrete_mesh",
     "reshard",

@@ -76,9 +76,20 @@ class World:
         self, x: Any, names: Any, *, axis_index_groups: Groups = None
     ) -> np.ndarray:
         def total(xs: list[np.ndarray], _: int) -> Any:
-            return np.sum(xs, 0, xs[0].dtype)
+            counted = xs[0].dtype == np.bool_ and len(names) > 0
+            return np.sum(xs, 0, np.int32 if counted else xs[0].dtype)
 
         return self.each(x, names, axis_index_groups, total)
+
+    def pmean(
+        self, x: Any, names: Any, *, axis_index_groups: Groups = None
+    ) -> np.ndarray:
+        def mean(xs: list[np.ndarray], _: int) -> Any:
+            exact = xs[0].dtype.kind in "biu"
+            dtype = np.float32 if exact else xs[0].dtype
+            return (np.sum(xs, 0, dtype) / np.asarray(len(xs), dtype)).astype(dtype)
+
+        return self.each(x, names, axis_index_groups, mean)
 
     def pmax(
         self, x: Any, names: Any, *, axis_index_groups: Groups = None
@@ -137,12 +148,33 @@ class World:
 
         return self.each(x, names, axis_index_groups, received)
 
+    def pswapaxes(self, x: Any, names: Any, axis: int, **options: Any) -> np.ndarray:
+        return self.all_to_all(x, names, axis, axis, **options)
+
     def ppermute(self, x: Any, names: Any, perm: Any) -> np.ndarray:
         def received(xs: list[np.ndarray], i: int) -> np.ndarray:
             sources = [source for source, target in perm if target == i]
             return xs[sources[0]] if sources else np.zeros_like(xs[0])
 
         return self.each(x, names, None, received)
+
+    def pshuffle(self, x: Any, names: Any, perm: Sequence[int]) -> np.ndarray:
+        return self.each(x, names, None, lambda xs, i: xs[perm[i]])
+
+    def pbroadcast(self, x: Any, names: Any, source: int) -> np.ndarray:
+        return self.each(x, names, None, lambda xs, _: xs[source])
+
+    def pargmax(self, x: Any, name: str) -> np.ndarray:
+        def first(xs: list[np.ndarray], _: int) -> np.ndarray:
+            return np.argmax(xs, 0).astype(np.int32)
+
+        return self.each(x, name, None, first)
+
+    def pargmin(self, x: Any, name: str) -> np.ndarray:
+        def first(xs: list[np.ndarray], _: int) -> np.ndarray:
+            return np.argmin(xs, 0).astype(np.int32)
+
+        return self.each(x, name, None, first)
 
     def axis_index(self, names: Any) -> np.ndarray:
         blank = np.zeros(tuple(self.sizes.values()))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = {
     **{name: name for name in ("core", "lowering", "runtime", "lax", "transforms")},
     **dict.fromkeys(("numpy", "random", "nn", "tree", "sharding", "debug"), "public"),
-    "experimental": "public",
+    **dict.fromkeys(("errors", "experimental"), "public"),
     **dict.fromkeys(("__main__", "demo", "tour"), "top"),
 }
 SEES = {

@@ -21,7 +21,6 @@ from minijax.core.named_mesh import (
     Mesh,
     get_entered_mesh,
     replica_groups,
-    without_size_one_axes,
 )
 from minijax.core.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from minijax.core.spec import UNCONSTRAINED, P, PartitionSpec, UnreducedKind
@@ -51,7 +50,6 @@ __all__ = [
     "set_mesh",
     "use_abstract_mesh",
     "use_concrete_mesh",
-    "without_size_one_axes",
 ]
 
 # Two variables, because inside `shard_map` and under `use_abstract_mesh` the types of

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from minijax.core.errors import sharding as errors
 from minijax.core.interned import Interned
-from minijax.core.spec import UNCONSTRAINED, P
 
 __all__ = [
     "EMPTY_ABSTRACT_MESH",
@@ -36,7 +35,6 @@ __all__ = [
     "get_entered_mesh",
     "is_local",
     "replica_groups",
-    "without_size_one_axes",
 ]
 
 type Device = Any
@@ -455,26 +453,3 @@ def _replica_groups(
     positions = np.arange(mesh.size).reshape(mesh.axis_sizes).transpose(order)
     groups = positions.reshape(-1, group_size).tolist()
     return tuple(tuple(group) for group in groups)
-
-
-def without_size_one_axes(mesh: BaseMesh, spec: P) -> P:
-    """The spec without the mesh axes of size 1, which shard nothing.
-
-    The types of values never mention such axes, so that `f32[8@x]` on a mesh with
-    one device along x is plainly `f32[8]`.
-
-    >>> mesh = AbstractMesh((1, 4), ("x", "y"))
-    >>> without_size_one_axes(mesh, P("x", ("x", "y")))
-    P(None, 'y')
-    """
-    if 1 not in mesh.axis_sizes:
-        return spec
-    kept = [
-        p if p is UNCONSTRAINED else [n for n in spec.axes_of(i) if mesh.shape[n] != 1]
-        for i, p in enumerate(spec.partitions)
-    ]
-    return spec.update(
-        kept,
-        unreduced=frozenset(n for n in spec.unreduced if mesh.shape[n] != 1),
-        reduced=frozenset(n for n in spec.reduced if mesh.shape[n] != 1),
-    )

@@ -8,7 +8,7 @@ is no registry elsewhere. What each rule receives and returns:
   every check that the types allow.
 * `effects(*avals, **params) -> frozenset[Effect]`: what it does besides.
 * `lowering(ctx, *values, **params) -> list[ir.Value]`: StableHLO operations for one
-  equation; `ctx` is a `lowering.lower.LoweringContext`.
+  equation; `ctx` is a `lowering.rule_context.LoweringContext`.
 * `jvp(primals, tangents, **params) -> (primals_out, tangents_out)`: tangents may be
   `Zero`. At least one is not.
 * `transpose(cotangents, *args, **params) -> list[cotangent | None]`: for primitives

@@ -28,6 +28,14 @@ class Source(NamedTuple):
         return f"{self.code.co_filename}:{self.lineno} ({self.code.co_qualname})"
 
 
+def is_ours(code: CodeType) -> bool:
+    """Whether code is this package's own."""
+    ours = _ours.get(code)
+    if ours is None:
+        ours = _ours[code] = code.co_filename.startswith(_PACKAGE)
+    return ours
+
+
 #: The source of the equation of a traced program that is being run once more.
 replayed_source: ContextVar[Source | None] = ContextVar("replayed", default=None)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core.avals import AbstractValue
+from minijax.core.ending import ending
 from minijax.core.errors import tracing as errors
 from minijax.core.jaxpr import (
     NO_EFFECTS,
@@ -188,6 +189,10 @@ class StagingTrace(Trace):
         consts = [x for _, x in self.consts.values()]
         return Jaxpr(constvars, self.invars, outvars, self.eqns), consts
 
+    def doing(self) -> str:
+        debug = self.debug
+        return f"tracing {debug.name} for {debug.verb}" if debug else super().doing()
+
     def depends_on(self, var: Var) -> list[str]:
         """The names of the arguments that a variable was computed from."""
         needed = {var}
@@ -234,13 +239,19 @@ def stage(
     Returns the jaxpr and the values of its constvars.
     """
     trace = StagingTrace(debug)
-    try:
-        args = [trace.new_arg(a) for a in avals]
-        with use_trace(trace):
-            outs = fun(*args)
-            return trace.finish(outs)
-    finally:
-        trace.close()
+    with ending(trace):
+        return _staged(trace, fun, avals)
+
+
+def _staged(
+    trace: StagingTrace,
+    fun: Callable[..., Sequence[Any]],
+    avals: Sequence[AbstractValue],
+) -> tuple[Jaxpr, list[Any]]:
+    args = [trace.new_arg(a) for a in avals]
+    with use_trace(trace):
+        outs = fun(*args)
+        return trace.finish(outs)
 
 
 def stage_body(

@@ -48,6 +48,10 @@ class Trace:
         """Ends the trace: its tracers must not be used any more."""
         self.closed = True
 
+    def doing(self) -> str:
+        """What goes on while the trace is current, for notes on errors."""
+        return "tracing"
+
 
 class _Bottom:
     """Holds the trace below all others; evaluation installs itself here."""
@@ -305,7 +309,7 @@ def axis_size(name: str) -> int:
     """The size of a bound axis name, else upstream's short NameError."""
     size = _axis_env.get().sizes.get(name)
     if size is None:
-        raise errors.unbound_axis(name)
+        raise errors.unbound_axis(name, _axis_env.get().sizes)
     return size
 
 
@@ -336,8 +340,8 @@ def extend_axis_env(
         yield
 
 
-def _masked_array(_: Any) -> NoReturn:
-    raise errors.masked_array()
+def _masked_array(x: np.ma.MaskedArray[Any, Any]) -> NoReturn:
+    raise errors.masked_array(x.shape, int(np.ma.count_masked(x)))
 
 
 def _python_scalar(dtype: str) -> Any:

@@ -24,8 +24,9 @@ from minijax.lax.barrier import optimization_barrier
 from minijax.lax.collectives.all_gather import all_gather, all_gather_p
 from minijax.lax.collectives.all_to_all import all_to_all, all_to_all_p, pswapaxes
 from minijax.lax.collectives.axis_index import axis_index, axis_size
+from minijax.lax.collectives.pbroadcast import pbroadcast
 from minijax.lax.collectives.pcast import pcast, vary_unreduced_cast
-from minijax.lax.collectives.pmax import pmax, pmin
+from minijax.lax.collectives.pmax import pargmax, pargmin, pmax, pmin
 from minijax.lax.collectives.ppermute import ppermute, pshuffle
 from minijax.lax.collectives.psum import pmean, psum
 from minijax.lax.collectives.psum_scatter import psum_scatter
@@ -131,6 +132,7 @@ from minijax.lax.transcendental import (
 from minijax.transforms.control.cond import cond, switch
 from minijax.transforms.control.scan import map, scan
 from minijax.transforms.control.while_loop import fori_loop, while_loop
+from minijax.transforms.place import with_sharding_constraint
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -229,6 +231,9 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "pargmax",
+    "pargmin",
+    "pbroadcast",
     "pcast",
     "pmax",
     "pmean",
@@ -288,4 +293,5 @@ __all__ = [
     "transpose",
     "vary_unreduced_cast",
     "while_loop",
+    "with_sharding_constraint",
 ]

@@ -17,5 +17,8 @@ convert_element_type_p = Primitive("convert_element_type")
 #: Page: `tokens`. Needed where a symbolic zero of token type becomes a value.
 create_token_p = Primitive("create_token")
 
+#: Page: `place`. Needed by broadcasting to another sharding.
+reshard_p = Primitive("reshard")
+
 #: Page: `scatter`. Needed by the transpose of `gather`.
 scatter_add_p = Primitive("scatter-add")

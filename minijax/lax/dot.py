@@ -27,12 +27,13 @@ from minijax.core.avals import NO_NAMES, Names, Shape, ShapedArray
 from minijax.core.errors import operands as errors
 from minijax.core.linear import Zero, is_undefined
 from minijax.core.mesh import NamedSharding
+from minijax.core.out_sharding import canonicalize_sharding, typed
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case
 from minijax.lax.convert import convert
 from minijax.lax.rules import cast_together, derivatives, real_dtype, remembered
-from minijax.lax.shapes import canonicalize_sharding, transpose
+from minijax.lax.shapes import transpose
 from minijax.lowering import dialect
 
 #: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`
@@ -117,7 +118,7 @@ def dot_general(
         ),
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred,
-        out_sharding=canonicalize_sharding(out_sharding),
+        out_sharding=canonicalize_sharding(out_sharding, "dot_general"),
     )
 
 
@@ -192,8 +193,8 @@ def _dot_type(
         return [out]
     if out_sharding.spec.unreduced:
         _check_unreduced(lhs, rhs, dimension_numbers, out_sharding)
-    spec = out_sharding.spec.padded(out.ndim)
-    return [out.update(sharding=out_sharding.update(spec=spec))]
+    to = typed(out_sharding, out.shape)
+    return [out.update(sharding=to.update(spec=to.spec.update(reduced=NO_NAMES)))]
 
 
 def _joined(lhs: Sequence[Any], rhs: Sequence[Any], dims: DimensionNumbers) -> Any:

@@ -24,7 +24,9 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.errors import numeric as errors
 from minijax.core.mesh import P
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import Tracer, typeof
+from minijax.lax.auto import in_auto_axes
 from minijax.lax.gather import gather
 from minijax.lax.gather_scatter import GatherScatterMode, as_scatter
 from minijax.lax.index_parsing import (
@@ -154,6 +156,7 @@ def take_index(
     mode: Mode = None,
     fill_value: Any = None,
     wrap_negative_indices: bool = True,
+    out_sharding: Any = None,
 ) -> Any:
     """`x[index]`; also `x.at[index].get(...)`, whose options these are."""
     shape = typeof(x).shape
@@ -162,8 +165,39 @@ def take_index(
     if out is not None:
         return out
     parts = without_masks(parts, shape)
-    plan, vectors = plan_gather(parts, shape, wrap_negative_indices)
-    fill_value = _as_fill(fill_value)
+    options = (indices_are_sorted, unique_indices, mode, _as_fill(fill_value))
+
+    def taken(x: Any, *indices: Any) -> Any:
+        return _gathered(x, _replaced(parts, indices), wrap_negative_indices, *options)
+
+    to = canonicalize_sharding(out_sharding, ".get")
+    if to is None:
+        return taken(x, *_indices(parts))
+    return in_auto_axes(taken, to, x, *_indices(parts))
+
+
+def _indices(parts: Sequence[Part]) -> list[Any]:
+    """The arrays of an index."""
+    return [p.index for p in parts if p.kind == "array"]
+
+
+def _replaced(parts: Sequence[Part], indices: Sequence[Any]) -> list[Part]:
+    """An index with other arrays."""
+    found = iter(indices)
+    return [p._replace(index=next(found)) if p.kind == "array" else p for p in parts]
+
+
+def _gathered(
+    x: Any,
+    parts: Sequence[Part],
+    wrap: bool,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Mode,
+    fill_value: Any,
+) -> Any:
+    """The third way."""
+    plan, vectors = plan_gather(parts, typeof(x).shape, wrap)
     y = expand_dims(x, plan.scalar_masks) if plan.scalar_masks else x
     if 0 in plan.shape:
         return full_like(y, 0, shape=tuple(plan.shape))
@@ -237,6 +271,7 @@ def update_index(
     unique_indices: bool = False,
     mode: Mode = None,
     wrap_negative_indices: bool = True,
+    out_sharding: Any = None,
 ) -> Any:
     """`x` with `scatter` applied to the elements at `index`."""
     (x,) = as_arrays("scatter", x)
@@ -245,7 +280,32 @@ def update_index(
         message = errors.unsafe_scatter(typeof(y).dtype, aval.dtype)
         warnings.warn(message, FutureWarning, stacklevel=4)
     parts = without_masks(parse(index, aval.shape), aval.shape)
-    plan, vectors = plan_gather(parts, aval.shape, wrap_negative_indices)
+    options = (scatter, indices_are_sorted, unique_indices, mode)
+
+    def updated(x: Any, y: Any, *indices: Any) -> Any:
+        return _scattered(
+            x, y, _replaced(parts, indices), wrap_negative_indices, *options
+        )
+
+    to = canonicalize_sharding(out_sharding, ".set")
+    if to is None:
+        return updated(x, y, *_indices(parts))
+    return in_auto_axes(updated, to, x, y, *_indices(parts))
+
+
+def _scattered(
+    x: Any,
+    y: Any,
+    parts: Sequence[Part],
+    wrap: bool,
+    scatter: Callable[..., Any],
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Mode,
+) -> Any:
+    """An update, as a scatter."""
+    aval = typeof(x)
+    plan, vectors = plan_gather(parts, aval.shape, wrap)
     if 0 in plan.shape:
         return x
     x, y = promote_dtypes(x, y)
@@ -272,7 +332,7 @@ def update_index(
 
 def _as_windows(y: Any, plan: Plan, aval: Any) -> Any:
     """Updates broadcast to the shape that the index has, and sharded as `x` is."""
-    if not aval.sharding.spec.axes:
+    if not aval.mesh.explicit_axes:
         return broadcast_to(y, tuple(plan.shape))
     parts = list(aval.sharding.spec.partitions)
     for axis in plan.scalar_masks:

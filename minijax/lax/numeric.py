@@ -16,6 +16,8 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numeric as errors
+from minijax.core.mesh import NamedSharding
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import Tracer, typeof
 from minijax.lax import arithmetic as ar
 from minijax.lax import compare, integers, parts, transcendental
@@ -339,8 +341,19 @@ def _integer_power(x: Any, y: Any) -> Any:
 # -------------------------------------------------------------------------- products
 
 
-def matmul(a: Any, b: Any, *, precision: Any = None, dtype: Any = None) -> Any:
-    """`a @ b`: the product of matrices in the last two dimensions."""
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`a @ b`: the product of matrices in the last two dimensions.
+
+    `out_sharding` says over Explicit axes how the result is laid out.
+    """
+    to = canonicalize_sharding(out_sharding, "dot_general")
     a, b = as_arrays("matmul", a, b)
     avals = typeof(a), typeof(b)
     for i, aval in enumerate(avals):
@@ -368,9 +381,9 @@ def matmul(a: Any, b: Any, *, precision: Any = None, dtype: Any = None) -> Any:
         (((contracting[0],), (contracting[1],)), (plan.a_batch, plan.b_batch)),
         precision=precision,
         preferred_element_type=wanted,
+        out_sharding=None if to is None else plan.before(to),
     )
-    order = np.argsort([*plan.batch, *plan.a_other, *plan.b_other], kind="stable")
-    out = transpose(out, order.tolist())
+    out = transpose(out, plan.order)
     if plan.both_squeeze:
         out = expand_dims(out, plan.both_squeeze)
     return cast(out, wanted, weak)
@@ -390,6 +403,21 @@ class _MatmulPlan:
         self.both_squeeze: list[int] = []
         for i, (n, m) in enumerate(zip(a_lead, b_lead, strict=True)):
             self._place(avals, i, n, m)
+
+    @property
+    def order(self) -> list[int]:
+        """How the dimensions of the product are permuted for the result."""
+        kept = [*self.batch, *self.a_other, *self.b_other]
+        return np.argsort(kept, kind="stable").tolist()
+
+    def before(self, to: NamedSharding) -> NamedSharding:
+        """The sharding of the product, from that of the result."""
+        order = self.order
+        spec = to.spec.padded(len(order) + len(self.both_squeeze))
+        kept = [p for i, p in enumerate(spec.partitions) if i not in self.both_squeeze]
+        found = dict(zip(order, kept, strict=False))
+        parts = [found[i] for i in range(len(order))] + kept[len(order) :]
+        return to.update(spec=spec.update(parts))
 
     def _place(self, avals: Any, i: int, n: int | None, m: int | None) -> None:
         a_at = len(self.batch) + len(self.a_other)
@@ -415,8 +443,18 @@ class _MatmulPlan:
                 (self.b_other if n == 1 else self.a_other).append(i)
 
 
-def dot(a: Any, b: Any, *, precision: Any = None, dtype: Any = None) -> Any:
-    """The last dimension of `a` times the second to last of `b`; scalars multiply."""
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    dtype: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The last dimension of `a` times the second to last of `b`; scalars multiply.
+
+    `out_sharding` says over Explicit axes how the result is laid out.
+    """
     a, b = as_arrays("dot", a, b)
     ndims = typeof(a).ndim, typeof(b).ndim
     if dtype is None:
@@ -429,5 +467,12 @@ def dot(a: Any, b: Any, *, precision: Any = None, dtype: Any = None) -> Any:
         numbers = (((ndims[0] - 1,), (0,)), ((), ()))
     else:
         numbers = (((ndims[0] - 1,), (ndims[1] - 2,)), ((), ()))
-    out = dot_general(a, b, numbers, precision=precision, preferred_element_type=wanted)
+    out = dot_general(
+        a,
+        b,
+        numbers,
+        precision=precision,
+        preferred_element_type=wanted,
+        out_sharding=out_sharding,
+    )
     return cast(out, wanted, weak)

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
 from minijax.core.errors import numeric as errors
+from minijax.core.mesh import NamedSharding, P
+from minijax.core.rules import join_partitions, result_mesh
 from minijax.core.trace import typeof
 from minijax.lax.convert import convert
 from minijax.lax.rules import cast_together
 from minijax.lax.shapes import (
     Shape,
     asarray,
-    broadcast_in_dim,
+    broadcast_to,
     broadcast_to_rank,
     is_array,
 )
@@ -160,11 +163,25 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     if all(s == shapes[0] for s in shapes):
         return [asarray(x) for x in args]
     shape = broadcast_shapes(*shapes)
-    return [_broadcast(x, shape) for x in args]
+    sharding = _common_sharding([typeof(x) for x in args], len(shape))
+    return [broadcast_to(x, shape, out_sharding=sharding) for x in args]
 
 
-def _broadcast(x: Any, shape: Shape) -> Any:
-    found = typeof(x).shape
-    if found == shape:
-        return asarray(x)
-    return broadcast_in_dim(x, shape, range(len(shape) - len(found), len(shape)))
+def _common_sharding(avals: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
+    """The sharding over Explicit axes that all broadcast to, as their shapes do."""
+    mesh = result_mesh("broadcast", avals)
+    if not mesh.explicit_axes:
+        return None
+    specs = [a.sharding.spec for a in avals]
+    longest = max(specs, key=len)
+    if all(longest.partitions[ndim - len(s) :] == s.partitions for s in specs):
+        return NamedSharding(mesh, longest)
+    filled = [
+        ShapedArray(
+            (1,) * (ndim - a.ndim) + a.shape,
+            a.dtype,
+            sharding=a.sharding.update(spec=P(*(None,) * (ndim - a.ndim)) + s),
+        )
+        for a, s in zip(avals, specs, strict=True)
+    ]
+    return NamedSharding(mesh, P(*join_partitions("broadcast_shardings", filled)))

@@ -217,9 +217,12 @@ def argsort(
     (a,) = as_arrays("argsort", a)
     if axis is None:
         a, axis = ravel(a), 0
-    shape = typeof(a).shape
-    at = canonicalize_axis(axis, len(shape))
-    index = shapes.broadcasted_iota(dtypes.default_dtype("i"), shape, at)
+    aval = typeof(a)
+    at = canonicalize_axis(axis, aval.ndim)
+    like = aval.sharding if aval.mesh.explicit_axes else None
+    index = shapes.broadcasted_iota(
+        dtypes.default_dtype("i"), aval.shape, at, out_sharding=like
+    )
     if descending:  # equal elements keep their order, so both are read backwards
         a, index = shapes.rev(a, (at,)), shapes.rev(index, (at,))
     _, order = lax_sort((a, index), at, is_stable=stable)

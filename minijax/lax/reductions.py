@@ -21,6 +21,7 @@ from minijax.core.avals import Names, Shape, ShapedArray
 from minijax.core.errors import operands as errors
 from minijax.core.linear import Zero, zero_tangent
 from minijax.core.mesh import NamedSharding, UnreducedKind
+from minijax.core.out_sharding import canonicalize_sharding, typed
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
 from minijax.lax.arithmetic import div, lexicographic, mul
@@ -38,7 +39,6 @@ from minijax.lax.rules import (
 )
 from minijax.lax.shapes import (
     broadcast_in_dim,
-    canonicalize_sharding,
     full,
     reshape,
     squeeze,
@@ -52,21 +52,27 @@ from minijax.lowering import dialect
 def reduce_sum(operand: Any, axes: Iterable[int], *, out_sharding: Any = None) -> Any:
     """The sum over the dimensions `axes`, which go. ValueError where there are none."""
     return reduce_sum_p.bind1(
-        operand, axes=tuple(axes), out_sharding=canonicalize_sharding(out_sharding)
+        operand,
+        axes=tuple(axes),
+        out_sharding=canonicalize_sharding(out_sharding, "reduce_sum"),
     )
 
 
 def reduce_max(operand: Any, axes: Iterable[int], *, out_sharding: Any = None) -> Any:
     """The maximum over the dimensions `axes`; NaN if there is one."""
     return reduce_max_p.bind1(
-        operand, axes=tuple(axes), out_sharding=canonicalize_sharding(out_sharding)
+        operand,
+        axes=tuple(axes),
+        out_sharding=canonicalize_sharding(out_sharding, "reduce_max"),
     )
 
 
 def reduce_min(operand: Any, axes: Iterable[int], *, out_sharding: Any = None) -> Any:
     """The minimum over the dimensions `axes`; NaN if there is one."""
     return reduce_min_p.bind1(
-        operand, axes=tuple(axes), out_sharding=canonicalize_sharding(out_sharding)
+        operand,
+        axes=tuple(axes),
+        out_sharding=canonicalize_sharding(out_sharding, "reduce_min"),
     )
 
 
@@ -173,7 +179,7 @@ def _reduction(
         if out_sharding is None:
             return [aval]
         _check_out_sharding(name, x, axes, out_sharding, kind)
-        return [aval.update(sharding=_with_reduced(out_sharding, x))]
+        return [aval.update(sharding=_with_reduced(typed(out_sharding, aval.shape), x))]
 
     @prim.def_lowering
     def lowering(ctx: Any, x: Any, *, axes: Shape, **_: Any) -> list[Any]:
@@ -226,9 +232,8 @@ def _check_out_sharding(
 
 
 def _with_reduced(out: NamedSharding, x: ShapedArray) -> NamedSharding:
-    spec = out.spec.padded(len(out.spec))
     reduced = x.sharding.spec.reduced
-    return out.update(spec=spec.update(reduced=reduced)) if reduced else out
+    return out.update(spec=out.spec.update(reduced=reduced)) if reduced else out
 
 
 def batch_reduction(prim: Primitive) -> Callable[..., Any]:

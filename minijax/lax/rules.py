@@ -42,6 +42,7 @@ from minijax.lax.shapes import (
     broadcast,
     broadcast_in_dim,
     expand_dims,
+    for_vmap,
     full,
     moveaxis,
     reshape,
@@ -346,25 +347,25 @@ def move_batch(x: Any, src: int, dst: int) -> Any:
     return moveaxis(x, src, dst)
 
 
-def batch_at(x: Any, size: int, dim: int) -> Any:
-    """Repeats a value along a new mapped dimension `dim`. A token stays one token."""
+def batch_at(x: Any, axis: Any, dim: int) -> Any:
+    """Repeats a value along a new mapped dimension `dim`, sharded as the axis is.
+
+    A token stays one token.
+    """
     aval = typeof(x)
     if aval is abstract_token:
         return x
-    shape = (*aval.shape[:dim], size, *aval.shape[dim:])
+    shape = (*aval.shape[:dim], axis.size, *aval.shape[dim:])
     dims = [i for i in range(len(shape)) if i != dim]
-    sharding = None
-    spec = aval.sharding.spec
-    if spec.axes or spec.unreduced or spec.reduced:
-        parts = spec.padded(aval.ndim).partitions
-        spec = spec.update(partitions=(*parts[:dim], None, *parts[dim:]))
-        sharding = aval.sharding.update(spec=spec)
+    sharding, spec = None, aval.sharding.spec
+    if axis.explicit or spec.axes or spec.unreduced or spec.reduced:
+        sharding = for_vmap(axis, aval.sharding, dim)
     return broadcast_in_dim(x, shape, dims, out_sharding=sharding)
 
 
-def batch_front(x: Any, size: int, dim: int | None) -> Any:
+def batch_front(x: Any, axis: Any, dim: int | None) -> Any:
     """A value with its mapped dimension in front, made there if it has none."""
-    return batch_at(x, size, 0) if dim is None else move_batch(x, dim, 0)
+    return batch_at(x, axis, 0) if dim is None else move_batch(x, dim, 0)
 
 
 def batch_unary(prim: Primitive) -> Callable[..., Any]:

@@ -349,8 +349,8 @@ def _scatter_batch(
     **params: Any,
 ) -> Any:
     (operand, indices, updates), (d, index_dim, update_dim) = args, dims
-    operand = batch_front(operand, axis.size, d)
-    updates = batch_front(updates, axis.size, update_dim)
+    operand = batch_front(operand, axis, d)
+    updates = batch_front(updates, axis, update_dim)
     window, inserted, mapped, batching, indices_batching = dimension_numbers
     window, inserted, mapped, batching = map(
         shifted, (window, inserted, mapped, batching)
@@ -358,7 +358,7 @@ def _scatter_batch(
     if index_dim is None:  # the mapped dimension is part of every window
         window = (0, *window)
     else:
-        indices = batch_front(indices, axis.size, index_dim)
+        indices = batch_front(indices, axis, index_dim)
         batching, indices_batching = (0, *batching), (0, *shifted(indices_batching))
     numbers = ScatterDimensionNumbers(
         window, inserted, mapped, batching, indices_batching

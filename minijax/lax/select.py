@@ -185,9 +185,9 @@ def _select_batch(axis: Any, args: Any, dims: Any) -> Any:
         if dim is not None and len(shape) == 1:  # one choice for each mapped element
             return [select_n(_along(which, cases[0], at), *cases)], [at]
     shared = dim is None and not shape
-    which = which if shared else batch_front(which, axis.size, dim)
+    which = which if shared else batch_front(which, axis, dim)
     cases = [
-        batch_front(c, axis.size, d) for c, d in zip(cases, case_dims, strict=True)
+        batch_front(c, axis, d) for c, d in zip(cases, case_dims, strict=True)
     ]
     if shared:
         return [select_n(which, *cases)], [0]
@@ -273,7 +273,7 @@ def _clamp_batch(axis: Any, args: Any, dims: Any) -> Any:
     bounds = [(low, dims[0]), (high, dims[2])]
     if at is not None and all(d is None and _scalar(b) for b, d in bounds):
         return clamp_p.bind(low, x, high), [at]
-    x = batch_front(x, axis.size, at)
+    x = batch_front(x, axis, at)
     low, high = (_bound(axis, b, d, x) for b, d in bounds)
     return clamp_p.bind(low, x, high), [0]
 
@@ -281,7 +281,7 @@ def _clamp_batch(axis: Any, args: Any, dims: Any) -> Any:
 def _bound(axis: Any, bound: Any, dim: int | None, x: Any) -> Any:
     if dim is None and _scalar(bound):
         return bound
-    bound = batch_front(bound, axis.size, dim)
+    bound = batch_front(bound, axis, dim)
     return (
         bound
         if len(typeof(bound).shape) == len(typeof(x).shape)

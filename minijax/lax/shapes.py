@@ -19,12 +19,13 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, replicated
 from minijax.core.errors import shapes as errors
-from minijax.core.mesh import NamedSharding, PartitionSpec, get_abstract_mesh
+from minijax.core.mesh import NamedSharding, get_abstract_mesh
+from minijax.core.out_sharding import canonicalize_sharding, typed
 from minijax.core.primitive import Primitive
 from minijax.core.rules import linear, only_arrays, result_type
 from minijax.core.trace import Tracer, is_evaluating, typeof
 from minijax.lax.cases import Case
-from minijax.lax.declared import convert_element_type_p, reduce_sum_p
+from minijax.lax.declared import convert_element_type_p, reduce_sum_p, reshard_p
 from minijax.lax.reshape_sharding import reshaped_partitions
 from minijax.lowering import dialect
 from minijax.lowering.dialect import i64, i64_array, ir_type, op1, tensor
@@ -99,15 +100,6 @@ def asarray(x: Any) -> Any:
     )
 
 
-def canonicalize_sharding(sharding: Any) -> NamedSharding | None:
-    """A user's `out_sharding`: a spec means one over the mesh in force."""
-    if isinstance(sharding, PartitionSpec):
-        return NamedSharding(get_abstract_mesh(), sharding)
-    if isinstance(sharding, NamedSharding) and sharding.mesh is not get_abstract_mesh():
-        return sharding.update(mesh=sharding.mesh.abstract_mesh)
-    return sharding
-
-
 def with_shape(
     name: str, aval: ShapedArray, shape: Shape, partitions: Callable[[], Partitions]
 ) -> ShapedArray:
@@ -127,13 +119,15 @@ def with_shape(
     )
 
 
-def for_vmap(axis: Any, sharding: NamedSharding | None) -> NamedSharding | None:
-    """An `out_sharding` with the mapped dimension in front."""
+def for_vmap(
+    axis: Any, sharding: NamedSharding | None, dim: int = 0
+) -> NamedSharding | None:
+    """An `out_sharding` with the mapped dimension put in."""
     if sharding is None:
         return None
-    spec = sharding.spec
-    front = axis.explicit or axis.spmd_name or None
-    return sharding.update(spec=spec.update((front, *spec.partitions)))
+    spec = sharding.spec.padded(dim)
+    parts, mapped = spec.partitions, axis.explicit or axis.spmd_name or None
+    return sharding.update(spec=spec.update((*parts[:dim], mapped, *parts[dim:])))
 
 
 # --------------------------------------------------------------- broadcast_in_dim
@@ -151,12 +145,15 @@ def broadcast_in_dim(
     Dimensions of size 1 are repeated, as are those that the operand lacks. StableHLO
     `broadcast_in_dim`; TypeError where the sizes do not fit.
     """
-    out_sharding = canonicalize_sharding(out_sharding)
+    out_sharding = canonicalize_sharding(out_sharding, "broadcast_in_dim")
     aval = typeof(operand)
-    typed = is_array(operand) or isinstance(operand, np.generic)
+    is_typed = is_array(operand) or isinstance(operand, np.generic)
     same = aval.shape == tuple(shape) and out_sharding in (None, aval.sharding)
-    if typed and same and list(broadcast_dimensions) == list(range(aval.ndim)):
+    in_place = list(broadcast_dimensions) == list(range(aval.ndim))
+    if is_typed and same and in_place:
         return operand
+    if aval.shape == tuple(shape) and in_place and not same:
+        return reshard_p.bind1(operand, dst_sharding=out_sharding)
     return broadcast_in_dim_p.bind1(
         operand,
         shape=tuple(shape),
@@ -174,10 +171,12 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     return broadcast_in_dim(operand, (*sizes, *shape), dims, out_sharding=out_sharding)
 
 
-def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
+def broadcast_to(
+    operand: Any, shape: Sequence[int], *, out_sharding: Any = None
+) -> Any:
     """Broadcasts as numpy does: leading dimensions are added, ones are repeated."""
     aval, shape = typeof(operand), tuple(shape)
-    if aval.shape == shape:
+    if aval.shape == shape and out_sharding in (None, aval.sharding):
         return asarray(operand)
     lead = len(shape) - len(aval.shape)
     if lead < 0:
@@ -185,7 +184,19 @@ def broadcast_to(operand: Any, shape: Sequence[int]) -> Any:
     if any(d not in (1, s) for d, s in zip(aval.shape, shape[lead:], strict=True)):
         requested = ShapedArray(shape, aval.dtype)
         raise errors.incompatible_broadcast(aval, str(requested))
-    return broadcast_in_dim(operand, shape, range(lead, len(shape)))
+    if out_sharding is not None:
+        _check_broadcast_sharding(aval, shape, out_sharding)
+    dims = range(lead, len(shape))
+    return broadcast_in_dim(operand, shape, dims, out_sharding=out_sharding)
+
+
+def _check_broadcast_sharding(aval: ShapedArray, shape: Shape, to: Any) -> None:
+    """A dimension that is sharded already stays so."""
+    old = aval.sharding.spec.partitions
+    new = to.spec.padded(len(shape)).partitions[len(shape) - aval.ndim :]
+    if any(a is not None and a != b for a, b in zip(old, new, strict=True)):
+        requested = ShapedArray(shape, aval.dtype, sharding=typed(to, shape))
+        raise errors.incompatible_broadcast(aval, str(requested))
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
@@ -218,7 +229,7 @@ def _broadcast_type(
     only_arrays(broadcast_in_dim_p, [operand])
     _check_broadcast(operand.shape, shape, broadcast_dimensions)
     if sharding is not None:
-        return [operand.update(shape=shape, sharding=sharding)]
+        return [operand.update(shape=shape, sharding=typed(sharding, shape))]
     old = operand.sharding.spec.partitions
 
     def partitions() -> Partitions:
@@ -323,7 +334,7 @@ def reshape(
     dims = None if dimensions is None else tuple(map(operator.index, dimensions))
     if dims == tuple(range(aval.ndim)):
         dims = None
-    out_sharding = canonicalize_sharding(out_sharding)
+    out_sharding = canonicalize_sharding(out_sharding, "reshape")
     same = out_sharding is None or out_sharding == aval.sharding
     if aval.shape and aval.shape == sizes and dims is None and same:
         if is_array(operand):
@@ -356,7 +367,8 @@ def _reshape_type(
     if int(np.prod(new_sizes, dtype=np.int64)) != operand.size:
         raise errors.reshape_size(operand.size, new_sizes)
     if sharding is not None:
-        return [operand.update(shape=new_sizes, sharding=sharding)]
+        _check_reshape_sums(operand, sharding)
+        return [operand.update(shape=new_sizes, sharding=typed(sharding, new_sizes))]
     return [
         with_shape(
             "reshape",
@@ -365,6 +377,19 @@ def _reshape_type(
             lambda: reshaped_partitions(operand, new_sizes, dimensions),
         )
     ]
+
+
+def _check_reshape_sums(operand: ShapedArray, sharding: NamedSharding) -> None:
+    """A reshape neither sums nor leaves sums to be done."""
+    old, new = operand.sharding.spec, sharding.spec
+    for kind in ("unreduced", "reduced"):
+        has, wanted = getattr(old, kind), getattr(new, kind)
+        if has and has != wanted:
+            raise errors.reshape_sums_differ(kind, new, operand)
+        if wanted and not has:
+            raise errors.reshape_sums(kind, sharding)
+    if old.unreduced and old.unreduced_kind is not new.unreduced_kind:
+        raise errors.reshape_unreduced_kind(new, operand)
 
 
 @reshape_p.def_lowering
@@ -579,7 +604,7 @@ def broadcasted_iota(
         dtype=dtypes.canonicalize_dtype(np.dtype(dtype)),
         shape=canonicalize_shape(shape),
         dimension=operator.index(dimension),
-        sharding=canonicalize_sharding(out_sharding),
+        sharding=canonicalize_sharding(out_sharding, "broadcasted_iota"),
     )
 
 
@@ -595,8 +620,9 @@ def _iota_type(
         raise errors.iota_dtype(np.dtype(dtype).name)
     if not 0 <= dimension < len(shape):
         raise errors.iota_dimension(dimension, shape)
-    to = replicated(get_abstract_mesh(), len(shape)) if sharding is None else sharding
-    return [ShapedArray(shape, dtype, sharding=to)]
+    if sharding is None:
+        sharding = replicated(get_abstract_mesh(), len(shape))
+    return [ShapedArray(shape, dtype, sharding=typed(sharding, shape))]
 
 
 @iota_p.def_lowering

@@ -242,7 +242,7 @@ def _sort_batch(
 ) -> Any:
     at = next(d for d in dims if d is not None)
     args = [
-        batch_at(x, axis.size, at) if d is None else move_batch(x, d, at)
+        batch_at(x, axis, at) if d is None else move_batch(x, d, at)
         for x, d in zip(args, dims, strict=True)
     ]
     outs = sort_p.bind(*args, dimension=dimension + (at <= dimension), **params)

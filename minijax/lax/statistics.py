@@ -17,6 +17,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numeric as errors
+from minijax.core.errors import shapes as shape_errors
 from minijax.core.trace import typeof
 from minijax.lax import arithmetic as ar
 from minijax.lax import cumulative, parts, reductions
@@ -490,6 +491,8 @@ def _running(name: str, run: Any, a: Any, axis: int | None, dtype: Any) -> Any:
     (a,) = as_arrays(name, a)
     aval = typeof(a)
     if axis is None or not aval.ndim:
+        if aval.sharding.spec.axes:
+            raise shape_errors.cumulative_sharded(name, aval)
         a = reshape(a, (aval.size,))
     at = canonicalize_axis(axis or 0, typeof(a).ndim)
     wanted = computed = _result_dtype(name, a, dtype, aval.dtype == np.bool_)

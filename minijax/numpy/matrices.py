@@ -106,7 +106,9 @@ def triu(m: Any, k: int = 0) -> Any:
 
 
 def _spread(mask: Any, m: Any) -> Any:
-    return shapes.broadcast_to(mask, typeof(m).shape)
+    aval = typeof(m)
+    to = aval.sharding if aval.mesh.explicit_axes else None
+    return shapes.broadcast(mask, aval.shape[:-2], out_sharding=to)
 
 
 def diag(v: Any, k: int = 0) -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from minijax.core.errors import numpy as errors
+from minijax.core.errors import shapes as shape_errors
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
 from minijax.lax import joining, promote, shapes, slicing
 from minijax.lax.numeric import remainder
@@ -72,11 +74,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
            [0, 1]], dtype=int32)
     """
     (array,) = as_arrays("broadcast_to", array)
-    wanted = canonicalize_shape(shape)
-    if out_sharding is None:
-        return shapes.broadcast_to(array, wanted)
-    dims = range(len(wanted) - typeof(array).ndim, len(wanted))
-    return shapes.broadcast_in_dim(array, wanted, dims, out_sharding=out_sharding)
+    to = canonicalize_sharding(out_sharding, "jnp.broadcast_to")
+    return shapes.broadcast_to(array, canonicalize_shape(shape), out_sharding=to)
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -123,7 +122,10 @@ def roll(a: Any, shift: Any, axis: Axes = None) -> Any:
     (a,) = as_arrays("roll", a)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), typeof(a).shape)
-    axes = canonicalize_axes(_as_tuple(axis), typeof(a).ndim)
+    aval = typeof(a)
+    axes = canonicalize_axes(_as_tuple(axis), aval.ndim)
+    if any(aval.sharding.spec.axes_of(i) for i in axes):
+        raise shape_errors.roll_sharded(aval, axes)
     if isinstance(shift, int | np.integer | np.ndarray | tuple | list):
         known = np.broadcast_to(np.asarray(shift), (len(axes),))
         return _roll_static(a, shift=tuple(int(s) for s in known), axes=axes)

@@ -16,6 +16,7 @@ from typing import Any
 from minijax.core import dtypes
 from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray
+from minijax.core.ending import ending
 from minijax.core.errors import differentiation as errors
 from minijax.core.jaxpr import Jaxpr, eval_jaxpr
 from minijax.core.linear import Zero, zero_tangent
@@ -75,6 +76,9 @@ class JVPTrace(Trace):
             outs, tangents_out = primitive.jvp(primals, tangents, **params)
         return [self.pair(p, t) for p, t in zip(outs, tangents_out, strict=True)]
 
+    def doing(self) -> str:
+        return "differentiating"
+
     def owns(self, x: Any) -> bool:
         return type(x) is JVPTracer and x.owner is self
 
@@ -94,14 +98,21 @@ def jvp_flat(
 ) -> tuple[list[Any], list[Any]]:
     """`jvp` of a function of flat arguments; tangents in and out may be `Zero`."""
     trace = JVPTrace(parent or current_trace())
-    args = [trace.pair(p, t) for p, t in zip(primals, tangents, strict=True)]
-    try:
-        with use_trace(trace):
-            outs = fun(*args)
-        pairs = [trace.unpack(x) for x in outs]
-    finally:
-        trace.close()
+    with ending(trace):
+        pairs = _pushed(trace, fun, primals, tangents)
     return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+def _pushed(
+    trace: JVPTrace,
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+) -> list[tuple[Any, Any]]:
+    args = [trace.pair(p, t) for p, t in zip(primals, tangents, strict=True)]
+    with use_trace(trace):
+        outs = fun(*args)
+    return [trace.unpack(x) for x in outs]
 
 
 def jvp_jaxpr(

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.core.jaxpr import Jaxpr, Literal, eval_jaxpr
+from minijax.core.ending import ending
+from minijax.core.jaxpr import Jaxpr, Literal, dead_code_eliminated, eval_jaxpr
 from minijax.core.linear import Zero
 from minijax.core.primitive import Primitive
 from minijax.core.staging import (
@@ -52,7 +53,7 @@ class PartialEvalTrace(Trace):
                 return primitive.bind(*args, **params)
         if primitive.partial_eval is not None:
             return primitive.partial_eval(self, args, **params)
-        return self.staging.process(primitive, args, params)
+        return self.record(primitive, args, params)
 
     def is_unknown(self, x: Any) -> bool:
         return type(x) is StagingTracer and x.owner is self.staging
@@ -110,25 +111,32 @@ def linearize_flat(
     """
     partial = PartialEvalTrace(current_trace())
     forward = JVPTrace(partial)
-    try:
-        args, in_avals = [], []
-        for p, n in zip(primals, nonzero, strict=True):
-            if n:
-                aval = typeof(p).to_tangent()
-                in_avals.append(aval)
-                args.append(JVPTracer(forward, p, partial.staging.new_arg(aval)))
-            else:
-                args.append(p)
-        with use_trace(forward):
-            outs, aux = fun(*args)
-        pairs = [forward.unpack(x) for x in outs]
-        tangents = [t for _, t in pairs]
-        nonzero_out = [type(t) is not Zero for t in tangents]
-        kept = [t for t in tangents if type(t) is not Zero]
-        jaxpr, residuals = partial.staging.finish(kept)
-    finally:
-        forward.close()
-        partial.close()
+    with ending(partial.staging), ending(partial), ending(forward):
+        return _linearized(forward, partial.staging, fun, primals, nonzero)
+
+
+def _linearized(
+    forward: JVPTrace,
+    staging: StagingTrace,
+    fun: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    primals: Sequence[Any],
+    nonzero: Sequence[bool],
+) -> tuple[list[Any], list[Any], Linear]:
+    args, in_avals = [], []
+    for p, n in zip(primals, nonzero, strict=True):
+        if n:
+            aval = typeof(p).to_tangent()
+            in_avals.append(aval)
+            args.append(JVPTracer(forward, p, staging.new_arg(aval)))
+        else:
+            args.append(p)
+    with use_trace(forward):
+        outs, aux = fun(*args)
+    pairs = [forward.unpack(x) for x in outs]
+    tangents = [t for _, t in pairs]
+    nonzero_out = [type(t) is not Zero for t in tangents]
+    kept = [t for t in tangents if type(t) is not Zero]
+    jaxpr, residuals = staging.finish(kept)
     out_avals = [t.aval if type(t) is Zero else typeof(t) for t in tangents]
     values = [p for p, _ in pairs]
     aux_values = [forward.unpack(x)[0] for x in aux]
@@ -211,9 +219,13 @@ def _partial_eval_jaxpr(
         late = [x for x, u in zip(outs, out_unknown, strict=True) if u]
         rest, residuals = trace.staging.finish(late)
         trace.close()
-        unknown_jaxpr.append(consts_as_args(rest))
+        # What no unknown output needs is not carried over as a residual.
+        needed, read = dead_code_eliminated(consts_as_args(rest), [True] * len(late))
+        kept = read[: len(residuals)]
+        invars = [v for v, k in zip(rest.constvars, kept, strict=True) if k]
+        unknown_jaxpr.append(needed.replace(invars=[*invars, *rest.invars]))
         early = [x for x, u in zip(outs, out_unknown, strict=True) if not u]
-        return [*early, *residuals]
+        return [*early, *[x for x, k in zip(residuals, kept, strict=True) if k]]
 
     known_avals = [a for a, u in zip(jaxpr.in_avals, unknown, strict=True) if not u]
     known = stage_body(known_part, known_avals)

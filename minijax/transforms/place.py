@@ -17,19 +17,30 @@ from minijax.core import mesh as meshes
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import place as errors
 from minijax.core.mesh import (
+    UNCONSTRAINED,
     AxisType,
     BaseMesh,
     Mesh,
     NamedSharding,
     PartitionSpec,
     Sharding,
+    UnreducedKind,
     get_abstract_mesh,
     get_concrete_mesh,
 )
+from minijax.core.out_sharding import canonicalize_sharding, typed
 from minijax.core.primitive import Primitive
-from minijax.core.pytree import flatten_axes, tree_flatten, tree_map, tree_unflatten
+from minijax.core.pytree import (
+    flatten_axes,
+    flatten_axis_resources,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
+)
 from minijax.core.token import Token
 from minijax.core.trace import Tracer, is_evaluating, typeof
+from minijax.lax.declared import reshard_p
+from minijax.lax.shapes import for_vmap
 from minijax.lowering.sharding import constrain
 from minijax.runtime.array import Array
 from minijax.runtime.placement import device_put as put_one
@@ -121,37 +132,19 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     Upstream: `jax/_src/pjit.py` (`reshard`).
     """
     leaves, tree = tree_flatten(xs)
-    targets = flatten_axes("reshard out_shardings", tree, out_shardings)
+    targets = flatten_axis_resources("reshard out_shardings", tree, out_shardings, True)
     moved = [_reshard(x, t) for x, t in zip(leaves, targets, strict=True)]
     return tree_unflatten(tree, moved)
 
 
 def _reshard(x: Any, target: Any) -> Any:
-    sharding = _abstract(target, "reshard")
-    spec = sharding.spec
-    mesh = sharding.mesh.abstract_mesh
-    for name in (*spec.axes, *spec.unreduced, *spec.reduced):
-        if mesh.axis_type(name) is not AxisType.Explicit:
-            raise errors.auto_axis_in_reshard(spec, name, mesh.axis_type(name))
+    to = canonicalize_sharding(target, "reshard", check_mesh=False)
+    if to is None:
+        raise errors.no_reshard_target(target)
     aval = typeof(x)
-    if len(spec.partitions) > aval.ndim:
-        raise errors.rank_too_long("reshard", spec, aval)
-    full = NamedSharding(mesh, spec.for_aval(aval.ndim))
-    return reshard_p.bind1(x, dst_sharding=full)
-
-
-def _abstract(target: Any, name: str) -> NamedSharding:
-    """A target over the context mesh, or over its own where there is none."""
-    context = get_abstract_mesh()
-    if isinstance(target, PartitionSpec):
-        if context.empty:
-            raise errors.spec_without_mesh(target)
-        return NamedSharding(context, target)
-    if not isinstance(target, NamedSharding):
-        raise errors.not_a_target(name, target)
-    if not context.empty and target.mesh.abstract_mesh != context:
-        raise errors.reshard_mesh(context, target.mesh.abstract_mesh)
-    return target
+    ndim = aval.ndim if isinstance(aval, ShapedArray) else 0
+    to = to.update(spec=to.spec.for_aval(ndim))
+    return reshard_p.bind1(x, dst_sharding=to)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -182,22 +175,32 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _constrained(x: Any, target: Any) -> Any:
+    context: BaseMesh = get_abstract_mesh()
     if isinstance(target, PartitionSpec):
-        context: BaseMesh = get_concrete_mesh()
-        context = get_abstract_mesh() if context.empty else context
         if context.empty:
             raise errors.spec_without_mesh(target)
         target = NamedSharding(context, target)
     if not isinstance(target, Sharding):
         raise errors.not_a_target("with_sharding_constraint", target)
-    aval = typeof(x)
     if isinstance(target, NamedSharding):
+        aval = typeof(x)
         target.spec.check_rank(aval.ndim)
+        if context.are_all_axes_explicit:
+            _assert_sharded(aval, target)
+            return x
         abstract = target.mesh.abstract_mesh
         for name in target.spec.axes:
             if abstract.axis_type(name) is not AxisType.Auto:
-                raise errors.constraint_on_explicit(target.spec, name)
+                raise errors.constraint_not_auto(target.spec, abstract)
     return sharding_constraint_p.bind1(x, sharding=target)
+
+
+def _assert_sharded(aval: ShapedArray, target: NamedSharding) -> None:
+    """Over Explicit axes the type says already how a value is laid out."""
+    found, wanted = aval.sharding.spec, target.spec.padded(aval.ndim)
+    for old, new in zip(found.partitions, wanted.partitions, strict=True):
+        if new is not UNCONSTRAINED and old != new:
+            raise errors.constraint_differs(found, wanted)
 
 
 def block_until_ready(x: Any) -> Any:
@@ -219,12 +222,17 @@ def block_until_ready(x: Any) -> Any:
 
 # ------------------------------------------------------------------------- reshard
 
-reshard_p = Primitive("reshard")
-
-
 @reshard_p.def_abstract_eval
 def _reshard_type(aval: ShapedArray, *, dst_sharding: NamedSharding) -> list[Any]:
-    return [aval.update(sharding=dst_sharding)]
+    to = canonicalize_sharding(dst_sharding, "reshard", check_mesh=False)
+    assert to is not None
+    old, new = aval.sharding.spec, to.spec
+    if new.unreduced and new.unreduced_kind is not UnreducedKind.sum:
+        if new.unreduced - old.unreduced:
+            raise errors.reshard_more_unreduced(old, new)
+    if old.unreduced and new.unreduced and old.unreduced_kind != new.unreduced_kind:
+        raise errors.reshard_kinds(old, new)
+    return [aval.update(sharding=typed(to, aval.shape))]
 
 
 @reshard_p.def_lowering
@@ -241,17 +249,11 @@ reshard_p.def_linear(_reshard_transpose)
 
 
 @reshard_p.def_batch
-def _reshard_batch(_: Any, args: Any, dims: Any, *, dst_sharding: NamedSharding) -> Any:
+def _reshard_batch(
+    axis: Any, args: Any, dims: Any, *, dst_sharding: NamedSharding
+) -> Any:
     (x,), (d,) = args, dims
-    with_batch = _with_dim(dst_sharding, d)
-    return reshard_p.bind(x, dst_sharding=with_batch), [d]
-
-
-def _with_dim(sharding: NamedSharding, dim: int) -> NamedSharding:
-    parts = list(sharding.spec.partitions)
-    parts += [None] * (dim - len(parts))
-    partitions = (*parts[:dim], None, *parts[dim:])
-    return sharding.update(spec=sharding.spec.update(partitions=partitions))
+    return reshard_p.bind(x, dst_sharding=for_vmap(axis, dst_sharding, d)), [d]
 
 
 @reshard_p.def_pretty
@@ -280,8 +282,11 @@ sharding_constraint_p.def_linear(
 
 
 @sharding_constraint_p.def_batch
-def _constraint_batch(_: Any, args: Any, dims: Any, *, sharding: Any) -> Any:
+def _constraint_batch(axis: Any, args: Any, dims: Any, *, sharding: Any) -> Any:
     (x,), (d,) = args, dims
     if isinstance(sharding, NamedSharding):
-        sharding = _with_dim(sharding, d)
+        spec = sharding.spec.padded(d)
+        parts, mapped = spec.partitions, axis.spmd_name or UNCONSTRAINED
+        spec = spec.update((*parts[:d], mapped, *parts[d:]))
+        sharding = sharding.update(spec=spec)
     return sharding_constraint_p.bind(x, sharding=sharding), [d]

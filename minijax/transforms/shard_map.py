@@ -94,11 +94,12 @@ def shard_map(
       A function of whole arrays.
 
     Raises:
-      TypeError, ValueError: for meshes and specs that do not fit; see `docs/errors`.
+      TypeError, ValueError: for meshes and specs that do not fit; the sentences are in
+        `core/errors/shard_map.py`.
 
     >>> import numpy as np, minijax
-    >>> from minijax.sharding import PartitionSpec as P
-    >>> mesh = minijax.make_mesh((4,), ("i",))
+    >>> from minijax.sharding import AxisType, PartitionSpec as P
+    >>> mesh = minijax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
     >>> f = lambda x: minijax.lax.psum(x, "i")
     >>> minijax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P())(np.ones(4))
     Array([4.], dtype=float32)

@@ -120,11 +120,12 @@ class Options:
         by_position = tuple((i, args[i]) for i in sorted(positions))
         names = sorted(self.static_names & kwargs.keys())
         by_name = tuple((n, kwargs[n]) for n in names)
-        for _, value in (*by_position, *by_name):
+        for where, value in (*by_position, *by_name):
             try:
                 hash(value)
             except TypeError as error:
-                raise errors.unhashable_static(value, error) from error
+                which = f"argument {where!r}"
+                raise errors.unhashable_static(value, error, which) from error
         dynamic = tuple(x for i, x in enumerate(args) if i not in positions)
         rest = {k: v for k, v in kwargs.items() if k not in self.static_names}
         return Static(by_position, by_name, len(args)), dynamic, rest

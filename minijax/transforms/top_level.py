@@ -17,11 +17,8 @@ from typing import Any
 
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import top_level as errors
-from minijax.core.mesh import (
-    NamedSharding,
-    PartitionSpec,
-    get_abstract_mesh,
-)
+from minijax.core.mesh import PartitionSpec, get_abstract_mesh
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.pytree import flatten_axis_resources, tree_flatten, tree_unflatten
 from minijax.core.trace import typeof
 from minijax.lax.collectives.all_gather import all_gather
@@ -70,7 +67,7 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
     aval = typeof(x)
     if not isinstance(aval, ShapedArray) or aval.mesh.empty:
         raise errors.not_sharded(type(x).__name__, aval)
-    sharding = canonical_sharding(target, "top_level_all_gather")
+    sharding = canonicalize_sharding(target, "top_level_all_gather")
     if sharding is None:
         raise errors.no_target(target)
     if aval.mesh != sharding.mesh.abstract_mesh:
@@ -105,19 +102,3 @@ def _gathered_axes(
             raise errors.not_a_prefix(in_spec, out_spec, dim)
         changed.append((dim, old[len(new) :]))
     return changed
-
-
-def canonical_sharding(sharding: Any, name: str) -> NamedSharding | None:
-    """A PartitionSpec or NamedSharding as a sharding over the context mesh."""
-    mesh = get_abstract_mesh()
-    if sharding is None:
-        return None
-    if isinstance(sharding, PartitionSpec):
-        return NamedSharding(mesh, sharding)
-    if not isinstance(sharding, NamedSharding):
-        raise errors.bad_target(name, sharding)
-    if sharding.mesh.empty:
-        return None
-    if sharding.mesh.abstract_mesh != mesh:
-        raise errors.context_mesh(mesh, sharding.mesh.abstract_mesh, name)
-    return NamedSharding(mesh, sharding.spec)

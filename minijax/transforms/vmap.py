@@ -16,6 +16,7 @@ from typing import Any
 
 from minijax.core.arguments import argument_names, check_callable
 from minijax.core.avals import AbstractToken, ShapedArray
+from minijax.core.ending import ending
 from minijax.core.errors import vmap as errors
 from minijax.core.jaxpr import Jaxpr, eval_jaxpr, subjaxprs
 from minijax.core.primitive import Primitive
@@ -200,6 +201,9 @@ class BatchTrace(Trace):
             for x, d in zip(outs, out_dims, strict=True)
         ]
 
+    def doing(self) -> str:
+        return "mapping with vmap"
+
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         """Any value and its mapped dimension, None where it has none."""
         if type(x) is BatchTracer and x.owner is self:
@@ -215,25 +219,33 @@ def batch_flat(
 ) -> tuple[list[Any], list[int | None]]:
     """Maps a function of flat arguments; returns results and their dimensions."""
     trace = BatchTrace(current_trace(), axis)
-    try:
-        tracers = [
-            x if d is None else BatchTracer(trace, x, d)
-            for x, d in zip(args, dims, strict=True)
-        ]
-        names = [] if axis.name is None else [(axis.name, axis.size)]
-        with use_trace(trace), extend_axis_env(names, axis.explicit):
-            outs = fun(*tracers)
-        pairs = [trace.unpack(x) for x in outs]
-    finally:
-        trace.close()
+    with ending(trace):
+        pairs = _batched(trace, fun, args, dims)
     return [x for x, _ in pairs], [d for _, d in pairs]
+
+
+def _batched(
+    trace: BatchTrace,
+    fun: Callable[..., Sequence[Any]],
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+) -> list[tuple[Any, int | None]]:
+    axis = trace.axis
+    tracers = [
+        x if d is None else BatchTracer(trace, x, d)
+        for x, d in zip(args, dims, strict=True)
+    ]
+    names = [] if axis.name is None else [(axis.name, axis.size)]
+    with use_trace(trace), extend_axis_env(names, axis.explicit):
+        outs = fun(*tracers)
+    return [trace.unpack(x) for x in outs]
 
 
 def at_dim(x: Any, axis: BatchAxis, dim: int | None, wanted: int | None) -> Any:
     """A value with its mapped dimension moved to, or made at, `wanted`."""
     if dim == wanted or wanted is None:
         return x
-    return batch_at(x, axis.size, wanted) if dim is None else move_batch(x, dim, wanted)
+    return batch_at(x, axis, wanted) if dim is None else move_batch(x, dim, wanted)
 
 
 def batch_jaxpr(

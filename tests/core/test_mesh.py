@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jax._src.named_sharding import remove_size_one_mesh_axis_from_spec
 
 from minijax.core import mesh as mini
 
@@ -310,15 +309,6 @@ def test_equivalent_as_upstream(left, right):
         return one.is_equivalent_to(two, 2), two.is_equivalent_to(one, 2)
 
     assert ask(mini) == ask(Upstream)
-
-
-@given(layouts())
-def test_size_one_axes_go_as_upstream(layout):
-    ours, theirs = build(mini, layout), build(Upstream, layout)
-    got = mini.without_size_one_axes(ours.mesh, ours.spec)
-    want = remove_size_one_mesh_axis_from_spec(theirs.spec, theirs.mesh)
-    assert got.partitions == want.partitions
-    assert got.unreduced == want.unreduced
 
 
 @given(meshes(), st.data())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from minijax.core.errors.sharding import show_frozenset, show_set
+from minijax.core.errors.tracing import in_scope
 
 __all__: list[str] = []
 
@@ -42,12 +43,19 @@ def out_of_bounds(axis: int, rank: int) -> ValueError:
 
 
 def groups_do_not_cover(groups: object, names: object, size: int | None) -> ValueError:
-    detail = "" if size is None else f": axis {names} has {size} indices, got {groups}"
-    return ValueError(f"axis_index_groups must cover all indices exactly once{detail}")
+    of = "" if size is None else f" the {size} of axis {names}"
+    return ValueError(
+        "axis_index_groups must cover all indices exactly once: every index from 0 up, "
+        f"and all{of or ' of the axis'}, must be in one group. Got {groups}"
+    )
 
 
-def groups_of_unequal_size(groups: object) -> ValueError:
-    return ValueError(f"Replica groups must be equally sized, got {groups}")
+def groups_of_unequal_size(groups: Sequence[Sequence[int]]) -> ValueError:
+    sizes = ", ".join(str(len(g)) for g in groups)
+    return ValueError(
+        f"Replica groups must be equally sized, got {groups}, of sizes {sizes}. The "
+        "result has one shape on all devices, and that follows from the group's size."
+    )
 
 
 def groups_with_positions(axes: object) -> ValueError:
@@ -66,7 +74,16 @@ def groups_not_invariant(collective: str, to: str) -> NotImplementedError:
 
 def eager_collective(primitive: str) -> RuntimeError:
     return RuntimeError(
-        f"{primitive} must be used within a mapped context like vmap or shard_map."
+        f"{primitive} must be used within a mapped context like vmap or shard_map. "
+        f"{in_scope({})}"
+    )
+
+
+def not_evaluated(primitive: str, name: object) -> NotImplementedError:
+    """Upstream has no evaluation of these; the rest says what was meant."""
+    return NotImplementedError(
+        f"Evaluation rule for '{primitive}' not implemented: unbound axis name: {name}."
+        f" Call {primitive} under jax.shard_map, or under jax.vmap with that axis_name."
     )
 
 
@@ -139,7 +156,22 @@ def cast_already(primitive: str, kind: str, aval: str, axes: object) -> ValueErr
 
 def wants_some(primitive: str, kind: str, aval: str) -> ValueError:
     """The operand is nowhere varying, unreduced or reduced (`kind`)."""
-    return ValueError(f"{primitive} only accepts inputs that are {kind}. Got {aval}")
+    return ValueError(
+        f"{primitive} only accepts inputs that are {kind}. Got {aval}{_made(kind)}"
+    )
+
+
+def _made(kind: str) -> str:
+    """How a value comes to be varying, unreduced or reduced."""
+    how = {
+        "varying": "is sharded over the axis in in_specs, or cast by "
+        "jax.lax.pcast(x, axis_name, to='varying')",
+        "unreduced": "is one summand of several: jax.lax.pcast(x, axis_name, "
+        "to='unreduced') makes it one",
+        "reduced": "comes from jax.lax.all_gather(..., to='reduced'), or from "
+        "jax.lax.pcast(x, axis_name, to='reduced')",
+    }
+    return f". A value that is {kind} {how[kind]}."
 
 
 def cast_wants(
@@ -166,7 +198,7 @@ def collective_wants(
     return ValueError(
         f"{primitive} is a {change} collective. This means that the {param}={names} "
         f"passed to `{primitive}` must be present in jax.typeof(x).mat.{kind}="
-        f"{show_frozenset(held)}"
+        f"{show_frozenset(held)}{_made(kind)}"
     )
 
 
@@ -176,7 +208,7 @@ def collective_cannot_be(
     """The operand is `kind` over an axis that is acted on."""
     return ValueError(
         f"{primitive}'s input cannot be {kind} across the axis_name provided. Got "
-        f"x={aval} and {param}={names}"
+        f"x={aval} and {param}={names}. Leave out the axes that it is {kind} over."
     )
 
 
@@ -219,21 +251,24 @@ def pcast_unsupported(start: str, to: str) -> ValueError:
 def all_gather_to(allowed: Collection[str]) -> ValueError:
     return ValueError(
         "Got unexpected `to` value for `jax.lax.all_gather`. Allowed `to` values are: "
-        f"{show_set(allowed)}"
+        f"{show_set(allowed)}. They say what the result is over the axis that was "
+        "gathered."
     )
 
 
 def all_to_all_indivisible(size: int, axis_name: object, group: int) -> ValueError:
     return ValueError(
         f"The size of all_to_all split_axis ({size}) has to be divisible by the size "
-        f"of the named axis {axis_name} ({group})"
+        f"of the named axis {axis_name} ({group}). Pad that dimension to "
+        f"{-(-size // group) * group}, or split another one."
     )
 
 
 def all_to_all_size(group: int, size: int) -> ValueError:
     return ValueError(
         "all_to_all requires the size of the mapped axis axis_name to equal "
-        f"x.shape[split_axis], but they are {group} and {size} respectively."
+        f"x.shape[split_axis], but they are {group} and {size} respectively. With "
+        "tiled=True the dimension may be any multiple of the axis size."
     )
 
 
@@ -274,6 +309,13 @@ def perm_type(kind: type) -> TypeError:
     )
 
 
+def perm_pairs(perm: object) -> ValueError:
+    return ValueError(
+        "`perm` passed to `jax.lax.ppermute` must hold pairs (source, destination), "
+        f"got {perm}"
+    )
+
+
 def perm_not_unique(perm: object) -> ValueError:
     return ValueError(f"ppermute sources and destinations must be unique, got {perm}.")
 
@@ -294,8 +336,18 @@ def perm_order() -> RuntimeError:
     )
 
 
-def not_a_permutation(perm: object) -> ValueError:
-    return ValueError(f"`perm` does not represent a permutation: {perm}")
+def single_axis(function: str, axis_name: object) -> TypeError:
+    return TypeError(f"{function} only accepts a single axis, got {axis_name}")
+
+
+def source_dtype(dtype: str) -> TypeError:
+    return TypeError(f"pbroadcast dynamic source must be an i32 array, got {dtype}")
+
+
+def source_shape(shape: Sequence[int]) -> ValueError:
+    return ValueError(
+        f"pbroadcast dynamic source must be a scalar, got shape {tuple(shape)}"
+    )
 
 
 def source_out_of_range(source: int, size: int) -> ValueError:
@@ -303,6 +355,10 @@ def source_out_of_range(source: int, size: int) -> ValueError:
         f"collective broadcast doesn't fit in the axis size! Got source {source} for "
         f"an axis of size {size}"
     )
+
+
+def not_a_permutation(perm: object) -> ValueError:
+    return ValueError(f"`perm` does not represent a permutation: {perm}")
 
 
 def ragged_over_mapped(name: object) -> NotImplementedError:

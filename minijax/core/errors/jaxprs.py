@@ -12,6 +12,8 @@ from collections.abc import Iterable
 class JaxprTypeError(TypeError):
     """A jaxpr breaks the rules of the language: a bug in what built it."""
 
+    __module__ = "minijax.errors"
+
 
 def undefined(name: str) -> JaxprTypeError:
     return JaxprTypeError(f"Variable '{name}' not defined")

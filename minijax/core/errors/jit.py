@@ -17,11 +17,13 @@ def incompatible_devices(
     )
 
 
-def unhashable_static(value: object, error: object) -> ValueError:
+def unhashable_static(value: object, error: object, which: str) -> ValueError:
     return ValueError(
         "Non-hashable static arguments are not supported. An error occurred while "
         f"trying to hash an object of type {type(value)}, {value}. The error was:\n"
         f"{type(error).__name__}: {error}\n"
+        f"It is {which}, which is static: each of its values is a program of its own, "
+        "found by its hash. Pass a tuple for a list, or do not mark it as static."
     )
 
 
@@ -36,13 +38,6 @@ def invalid_argnames(what: str, names: object) -> ValueError:
     return ValueError(
         f"Jitted function has invalid argnames {names} in {what}. Function does not "
         "take these args."
-    )
-
-
-def static_not_given(needed: int, count: int) -> ValueError:
-    return ValueError(
-        f"jitted function has static_argnums up to {needed - 1} but was called with "
-        f"only {count} positional arguments."
     )
 
 

@@ -85,11 +85,6 @@ def pad_mode(mode: object) -> NotImplementedError:
     return NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
 
 
-def repeated_axes(axes: object) -> ValueError:
-    """Return the error for an axis that stands twice."""
-    return ValueError(f"repeated axis: {axes}")
-
-
 # Products.
 
 

@@ -527,12 +527,6 @@ def dot_contracting_specs(lhs: object, rhs: object) -> ShardingTypeError:
     )
 
 
-def dot_meshes(lhs: object, rhs: object) -> ShardingTypeError:
-    return ShardingTypeError(
-        f"Mesh of both lhs and rhs should match. Got lhs: {lhs} and rhs: {rhs}"
-    )
-
-
 def dot_unreduced(lhs: object, rhs: object) -> ShardingTypeError:
     return ShardingTypeError(
         "lhs or rhs passed to dot_general cannot be unreduced. Got "

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Sequence
 
 def deleted(aval: str) -> RuntimeError:
     """An array is used after it was deleted or donated."""
-    return RuntimeError(f"Array has been deleted with shape={aval}.")
+    return RuntimeError(
+        f"Array has been deleted with shape={aval}. Either a jitted function was given "
+        "it as a donated argument (donate_argnums), or its delete() was called. Use "
+        "the result instead, or do not donate the array."
+    )
 
 
 def empty_truth() -> ValueError:

@@ -138,6 +138,40 @@ def reshape_sharding(operand: object, sizes: object) -> ShardingTypeError:
     )
 
 
+def roll_sharded(aval: Any, axes: object) -> ShardingTypeError:
+    return ShardingTypeError(
+        "`a` cannot be sharded on the axis being rolled over. Got arr "
+        f"type={aval.short()} and axis={axes}"
+    )
+
+
+def cumulative_sharded(name: str, aval: object) -> ShardingTypeError:
+    return ShardingTypeError(
+        "The input should be fully replicated when axis is not specified to "
+        f"{name}. Got input type={aval}"
+    )
+
+
+def reshape_sums_differ(kind: str, spec: object, operand: object) -> ValueError:
+    return ValueError(
+        f"out_sharding passed to reshape must be {kind} over the same mesh axes as "
+        f"operand. Got out_sharding: {spec} and operand type: {operand}"
+    )
+
+
+def reshape_sums(kind: str, sharding: object) -> ValueError:
+    return ValueError(
+        f"out_sharding passed to `reshape` cannot contain {kind} axes. Got {sharding}"
+    )
+
+
+def reshape_unreduced_kind(spec: object, operand: object) -> ValueError:
+    return ValueError(
+        "out_sharding passed to reshape must have the same unreduced_kind as operand. "
+        f"Got out_sharding: {spec} and operand type: {operand}"
+    )
+
+
 def transpose_permutation(permutation: object, shape: object) -> TypeError:
     return TypeError(
         "transpose permutation isn't a permutation of operand dimensions, got "

@@ -37,7 +37,8 @@ def no_context_mesh() -> ValueError:
 
 def mesh_mismatch(context: object, mesh: object) -> ValueError:
     return ValueError(
-        f"The context mesh {context} should match the mesh passed to shard_map {mesh}"
+        f"The context mesh {context} should match the mesh passed to shard_map {mesh}. "
+        "Without mesh= shard_map takes the context mesh."
     )
 
 
@@ -216,7 +217,9 @@ def not_replicated(
 ) -> ValueError:
     """`failures` lists (path, spec, unmentioned axes, needed, offending, inferred)."""
     lines: list[str] = []
+    over = ""
     for path, spec, unmentioned, needed, offending, inferred in failures:
+        over = over or offending
         start = (
             f"{path} is {spec} which implies that the corresponding output value is "
         )
@@ -238,8 +241,14 @@ def not_replicated(
         "Check if these output values are meant to be replicated over those mesh axes. "
         "If not, consider revising the corresponding out_specs entries. If so, "
         "consider disabling the check by passing the check_vma=False argument to "
-        "`jax.shard_map`."
+        f"`jax.shard_map`.\n\nA sum over the devices is replicated: {_psum(over)}."
     )
+
+
+def _psum(offending: str) -> str:
+    """The call that sums over axes, given as `x` or `x,y`."""
+    first, *rest = offending.split(",")
+    return f"jax.lax.psum(out, {(first, *rest) if rest else first!r})"
 
 
 def spmd_name_clash(prefix: str, names: object) -> ValueError:
@@ -252,7 +261,8 @@ def spmd_name_clash(prefix: str, names: object) -> ValueError:
 def mapped_axis_clash(prefix: str, names: object) -> ValueError:
     return ValueError(
         f"vmapped away explicit mesh axis cannot appear in shard_map {prefix}_specs: "
-        f"the mapped dimension is sharded over {names}"
+        f"the mapped dimension is sharded over {names}. Each device maps its own rows, "
+        "so that nothing else can be sharded over the same axis."
     )
 
 

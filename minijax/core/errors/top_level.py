@@ -6,7 +6,8 @@ from __future__ import annotations
 def not_explicit(mesh: object) -> ValueError:
     return ValueError(
         "top_level_all_gather works when all mesh axes of context mesh are explicit. "
-        f"Got {mesh}"
+        f"Got {mesh}. Make one by jax.make_mesh(sizes, names, axis_types=...) with "
+        "AxisType.Explicit for each axis, and enter it by jax.set_mesh(mesh)."
     )
 
 
@@ -25,23 +26,9 @@ def no_target(target: object) -> ValueError:
     )
 
 
-def bad_target(name: str, target: object) -> TypeError:
-    return TypeError(
-        f"`out_sharding` argument of {name} only supports instances of `NamedSharding` "
-        f"or `PartitionSpec`. Got {target} of type: {type(target)}"
-    )
-
-
 def other_mesh(mesh: object, target: object) -> ValueError:
     return ValueError(
         f"Input sharding mesh {mesh} should be equal to out_sharding mesh {target}"
-    )
-
-
-def context_mesh(context: object, mesh: object, name: str) -> ValueError:
-    return ValueError(
-        f"Context mesh {context} should match the mesh of sharding {mesh} passed to "
-        f"{name}."
     )
 
 
@@ -54,14 +41,15 @@ def rank(spec: object, aval: object) -> ValueError:
 def several_dimensions(in_spec: object, out_spec: object) -> ValueError:
     return ValueError(
         "multiple dimensions cannot be all_gathered since multi_dim=False passed to "
-        f"`top_level_all_gather`. Got {in_spec=} and {out_spec=}"
+        f"`top_level_all_gather`. Got {in_spec=} and {out_spec=}. Pass multi_dim=True "
+        "to gather them one after the other."
     )
 
 
 def not_sharded_on(aval: object, dim: int, out_spec: object) -> ValueError:
     return ValueError(
         f"top_level_all_gather doesn't allow input {aval} to be unsharded on dimension "
-        f"{dim} when {out_spec=}."
+        f"{dim} when {out_spec=}. It only gathers; jax.sharding.reshard shards."
     )
 
 
@@ -69,5 +57,6 @@ def not_a_prefix(in_spec: object, out_spec: object, dim: int) -> ValueError:
     return ValueError(
         "top_level_all_gather maintains `top_level_all_gather(x, ...) == x` property. "
         f"The {in_spec=} and {out_spec=} don't satisfy this property. Please change "
-        f"your out_spec of array dimension {dim} so that it's a prefix of in_spec"
+        f"your out_spec of array dimension {dim} so that it's a prefix of in_spec: of a "
+        "dimension's axes the last ones are gathered and the first ones stay."
     )

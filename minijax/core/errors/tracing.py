@@ -1,49 +1,87 @@
-"""Errors about tracers: leaks, conversions to Python values, missing rules."""
+"""Errors about tracers: leaks, conversions to Python values, missing rules.
+
+The classes are public as `minijax.errors`, which is how they print.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 _DOCS = "https://docs.jax.dev/en/latest/101/errors.html#jax.errors."
 
 
-class ConcretizationTypeError(TypeError):
+_PUBLIC = "minijax.errors"
+
+
+class JAXTypeError(TypeError):
+    """A `TypeError` that is about tracers."""
+
+    __module__ = _PUBLIC
+
+
+class JAXIndexError(IndexError):
+    """An `IndexError` that is about tracers."""
+
+    __module__ = _PUBLIC
+
+
+class ConcretizationTypeError(JAXTypeError):
     """A traced value was used where a concrete one is needed."""
+
+    __module__ = _PUBLIC
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
     """A traced value was used as a condition in Python."""
 
+    __module__ = _PUBLIC
 
-class TracerIntegerConversionError(TypeError):
+
+class TracerIntegerConversionError(JAXTypeError):
     """A traced value was used as a Python integer."""
 
+    __module__ = _PUBLIC
 
-class TracerArrayConversionError(TypeError):
+
+class TracerArrayConversionError(JAXTypeError):
     """A traced value was given to numpy."""
 
+    __module__ = _PUBLIC
 
-class UnexpectedTracerError(TypeError):
+
+class UnexpectedTracerError(JAXTypeError):
     """A tracer was used after its trace had ended."""
 
+    __module__ = _PUBLIC
 
-class NonConcreteBooleanIndexError(IndexError):
+
+class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced boolean mask was used as an index."""
 
+    __module__ = _PUBLIC
 
-def _see(error: type[Exception], text: str, origin: str) -> Exception:
-    lines = [text, *([origin] if origin else []), f"See {_DOCS}{error.__name__}"]
-    return error("\n".join(lines))
+
+def _see(error: type[Exception], text: str, origin: str, advice: str) -> Exception:
+    lines = [text, origin, f"See {_DOCS}{error.__name__}", advice]
+    return error("\n".join(line for line in lines if line))
 
 
 def bool_conversion(aval: str, origin: str) -> Exception:
     text = f"Attempted boolean conversion of traced array with shape {aval}."
-    return _see(TracerBoolConversionError, text, origin)
+    advice = (
+        "To choose between values use jnp.where(condition, x, y), between functions "
+        "jax.lax.cond; or mark the argument as static (static_argnums)."
+    )
+    return _see(TracerBoolConversionError, text, origin, advice)
 
 
 def integer_conversion(aval: str, origin: str) -> Exception:
     text = f"The __index__() method was called on traced array with shape {aval}"
-    return _see(TracerIntegerConversionError, text, origin)
+    advice = (
+        "Index a jnp array instead of a list, loop with jax.lax.fori_loop instead of "
+        "range, or mark the argument as static (static_argnums)."
+    )
+    return _see(TracerIntegerConversionError, text, origin, advice)
 
 
 def array_conversion(aval: str, origin: str) -> Exception:
@@ -51,7 +89,11 @@ def array_conversion(aval: str, origin: str) -> Exception:
         "The numpy.ndarray conversion method __array__() was called on "
         f"traced array with shape {aval}"
     )
-    return _see(TracerArrayConversionError, text, origin)
+    advice = (
+        "Use the function of jax.numpy instead of numpy's, or call numpy through "
+        "jax.pure_callback."
+    )
+    return _see(TracerArrayConversionError, text, origin, advice)
 
 
 def concretization(function: str) -> Callable[[str, str], Exception]:
@@ -65,7 +107,8 @@ def concretization(function: str) -> Callable[[str, str], Exception]:
             f"the data type of a value, try using `x.astype({function})` or "
             f"`jnp.array(x, {function})` instead."
         )
-        return _see(ConcretizationTypeError, text, origin + "\n")
+        advice = f"`{function}` works on an argument that is marked as static."
+        return _see(ConcretizationTypeError, text, origin + "\n", advice)
 
     return error
 
@@ -75,13 +118,15 @@ def concrete_value_needed(aval: str, why: str, origin: str) -> Exception:
         "Abstract tracer value encountered where concrete value is expected: "
         f"traced array with shape {aval}\n{why}"
     )
-    return _see(ConcretizationTypeError, text, origin + "\n")
+    return _see(ConcretizationTypeError, text, origin + "\n", "")
 
 
 def nonconcrete_boolean_index(aval: str) -> Exception:
     return NonConcreteBooleanIndexError(
         f"Array boolean indices must be concrete; got {aval}\n\n"
-        f"See {_DOCS}NonConcreteBooleanIndexError"
+        f"See {_DOCS}NonConcreteBooleanIndexError\n"
+        "How many elements a mask selects is not known while tracing: use "
+        "jnp.where(mask, x, other), which keeps the shape."
     )
 
 
@@ -121,14 +166,31 @@ def unhashable(tracer: str) -> TypeError:
     return TypeError(f"unhashable type: '{tracer}'")
 
 
-def unbound_axis(name: object) -> NameError:
-    return NameError(f"unbound axis name: {name}")
+def in_scope(sizes: Mapping[str, int]) -> str:
+    """The sentence on which axis names are bound.
+
+    >>> in_scope({"x": 2, "y": 4})
+    "Axis names in scope: 'x' (of size 2), 'y' (of size 4)."
+    """
+    if sizes:
+        names = ", ".join(f"{n!r} (of size {size})" for n, size in sizes.items())
+        return f"Axis names in scope: {names}."
+    return (
+        "No axis names are in scope here: jax.shard_map binds those of its mesh, and "
+        "jax.vmap its axis_name, within the function they are given."
+    )
 
 
-def found_unbound_axis(name: object, primitive: str) -> NameError:
+def unbound_axis(name: object, sizes: Mapping[str, int]) -> NameError:
+    return NameError(f"unbound axis name: {name}. {in_scope(sizes)}")
+
+
+def found_unbound_axis(
+    name: object, primitive: str, sizes: Mapping[str, int]
+) -> NameError:
     return NameError(
         f"Found an unbound axis name: {name}. To fix this, please call {primitive} "
-        "under `jax.shard_map`."
+        f"under `jax.shard_map`. {in_scope(sizes)}"
     )
 
 
@@ -136,10 +198,11 @@ def rule_missing(primitive: str, kind: str) -> NotImplementedError:
     return NotImplementedError(f"{kind} for '{primitive}' not implemented")
 
 
-def masked_array() -> ValueError:
+def masked_array(shape: tuple[int, ...], masked: int) -> ValueError:
     return ValueError(
         "numpy masked arrays are not supported as direct inputs to JAX functions. "
-        "Use arr.filled() to convert the value to a standard numpy array."
+        "Use arr.filled() to convert the value to a standard numpy array. "
+        f"Got an array of shape {shape} with {masked} masked elements."
     )
 
 
@@ -203,6 +266,21 @@ def leaked(aval: str, tracer: str, function: str, created: str) -> Exception:
         f"{detail}To catch the leak earlier, try setting the environment variable "
         "JAX_CHECK_TRACER_LEAKS or using the `jax.checking_leaks` context manager.",
         "",
+        "Return the value from the function instead of storing it.",
+    )
+
+
+def leaks(trace: str, tracers: Sequence[tuple[str, str, str]]) -> Exception:
+    """`tracers` lists (what it is, where it came from, who holds it).
+
+    A bare `Exception`, as upstream's.
+    """
+    texts = [
+        "\n".join([tracer, *filter(None, [origin]), f"It is held by {held}."])
+        for tracer, origin, held in tracers
+    ]
+    return Exception(
+        f"Leaked trace {trace}. Leaked tracer(s):\n\n" + "\n\n".join(texts) + "\n"
     )
 
 
@@ -215,7 +293,8 @@ def body_closes_over(aval: str) -> RuntimeError:
 
 def needs_mapped_context(primitive: str) -> RuntimeError:
     return RuntimeError(
-        f"{primitive} must be used within a mapped context like vmap or shard_map."
+        f"{primitive} must be used within a mapped context like vmap or shard_map. "
+        f"{in_scope({})}"
     )
 
 

@@ -18,7 +18,13 @@ from typing import Any
 from minijax.core.avals import Names, ShapedArray
 from minijax.core.errors import collectives as errors
 from minijax.core.errors import tracing as tracing_errors
-from minijax.core.trace import Tracer, axis_env, axis_size, typeof
+from minijax.core.trace import (
+    Tracer,
+    axis_env,
+    axis_size,
+    is_evaluating,
+    typeof,
+)
 from minijax.lax.collectives.primitives import pvary_p
 
 AxisName = str | tuple[str, ...]
@@ -58,7 +64,15 @@ def check_bound(names: Iterable[Any], primitive: str) -> None:
     sizes = axis_env().sizes
     for name in names:
         if name not in sizes and not isinstance(name, int):
-            raise tracing_errors.found_unbound_axis(name, primitive)
+            raise tracing_errors.found_unbound_axis(name, primitive, sizes)
+
+
+def check_evaluated(names: Iterable[Any], primitive: str) -> None:
+    """Refuses unbound names outside of any program, as upstream does for these."""
+    sizes = axis_env().sizes
+    missing = [n for n in names if n not in sizes and not isinstance(n, int)]
+    if missing and is_evaluating():
+        raise errors.not_evaluated(primitive, missing[0])
 
 
 def names_size(names: Iterable[str]) -> int:

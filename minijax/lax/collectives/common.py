@@ -79,18 +79,23 @@ def rows_in_front(x: Any, d: int | None, size: int) -> Any:
 # ----------------------------------------------------------------------- batching
 
 Params = dict[str, Any]
-#: `own(x, d, size, params) -> (out, out_d)`: the collective over dimension `d` alone.
+#: `own(x, d, size, params) -> (out, out_d)`: the collective over dimension `d` alone,
+#: which has `size` rows, one a device. `d` is None for an operand that all devices
+#: share, and `out_d` for a result that is the same on all of them.
 Own = Callable[[Any, int | None, int, Params], tuple[Any, int | None]]
-#: `shift(params, d) -> (params, out_d)`: with a dimension more, not acted over, at `d`.
+#: `shift(params, d) -> (params, out_d)`: the parameters for an operand with a dimension
+#: more, not acted over, at `d`; and where the result has that dimension.
 Shift = Callable[[Params, int], tuple[Params, int]]
 
 
 def batch_collective(
     primitive: Primitive, own: Own, shift: Shift, mixed: Own | None = None
 ) -> Callable[..., Any]:
-    """The batching rule of a collective of one operand.
+    """The batching rule of a collective of one operand and one result.
 
-    `mixed` is a better way than gathering for several names without groups.
+    Its names are the parameter `axes` or `axis_name`; its groups, if it has any,
+    `axis_index_groups`. `mixed` is a better way than gathering for several names
+    without groups.
     """
 
     def batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:

@@ -110,7 +110,9 @@ def bind_cast(primitive: Primitive, x: Any, names: tuple[str, ...]) -> Any:
         if name not in env.sizes:
             if is_evaluating():
                 raise errors.not_under_shard_map(primitive.name)
-            raise tracing_errors.found_unbound_axis(name, primitive.name)
+            raise tracing_errors.found_unbound_axis(
+                name, primitive.name, env.sizes
+            )
         if name not in env.manual:
             raise errors.not_under_shard_map(primitive.name, name)
     return primitive.bind1(x, axes=in_mesh_order(names))

@@ -1,5 +1,7 @@
 """pmax and pmin: the largest and the smallest value over devices, everywhere.
 
+pargmax and pargmin: on which device that is.
+
     device   0     1     2     3          0     1     2     3
            [1 8] [3 6] [5 4] [7 2]  ->  [7 8] on every device         pmax
 
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import typeof
@@ -25,6 +28,7 @@ from minijax.lax.collectives.axes import (
     params_names,
     state_over,
 )
+from minijax.lax.collectives.axis_index import axis_index
 from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.psum import (
     all_reduce,
@@ -32,6 +36,10 @@ from minijax.lax.collectives.psum import (
     check_groups,
     reduction_type,
 )
+from minijax.lax.compare import eq, ne
+from minijax.lax.integers import bitwise_or
+from minijax.lax.select import select
+from minijax.lax.shapes import full
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -67,6 +75,46 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
         return primitive.bind1(leaf, axes=axes, axis_index_groups=groups)
 
     return tree_map(bind, x)
+
+
+def pargmax(x: Any, axis_name: str) -> Any:
+    """Where along a named axis each element of `x` is largest, `int32`; first of ties.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda x: pargmax(x, "i"), axis_name="i")(np.array([1, 4, 4]))
+    Array([1, 1, 1], dtype=int32)
+    """
+    if isinstance(axis_name, tuple | list):
+        raise errors.single_axis("pargmax", axis_name)
+    return _first_where(x, pmax(x, axis_name), axis_name)
+
+
+def pargmin(x: Any, axis_name: str) -> Any:
+    """Where along a named axis each element of `x` is smallest, as in `pargmax`.
+
+    >>> import minijax
+    >>> minijax.vmap(lambda x: pargmin(x, "i"), axis_name="i")(np.array([3, 1, 1]))
+    Array([1, 1, 1], dtype=int32)
+    """
+    if isinstance(axis_name, tuple | list):
+        raise errors.single_axis("pargmin", axis_name)
+    return _first_where(x, pmin(x, axis_name), axis_name)
+
+
+def _first_where(x: Any, extreme: Any, axis_name: str) -> Any:
+    """The smallest index of a device whose element is the extreme one, or a NaN.
+
+    A NaN anywhere is the extreme of its element, and compares unequal to itself.
+    """
+
+    def find(own: Any, best: Any) -> Any:
+        here = bitwise_or(eq(own, best), ne(own, own))
+        index = axis_index(axis_name)
+        beyond = np.int32(np.iinfo(np.int32).max)
+        shape = typeof(own).shape
+        return pmin(select(here, full(shape, index), full(shape, beyond)), axis_name)
+
+    return tree_map(find, x, extreme)
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

@@ -27,6 +27,7 @@ from minijax.lax.collectives.axes import (
     as_names,
     cast_to_varying,
     check_bound,
+    check_evaluated,
     check_varying,
     check_whole,
     names_size,
@@ -67,9 +68,14 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     names = as_names(axis_name)
     if not isinstance(perm, list | tuple):
         raise errors.perm_type(type(perm))
-    pairs = tuple(tuple(map(operator.index, pair)) for pair in perm)
+    pairs = tuple(tuple(map(operator.index, pair)) for pair in map(tuple, perm))
+    if any(len(pair) != 2 for pair in pairs):
+        raise errors.perm_pairs(perm)
 
     def send(leaf: Any) -> Any:
+        if not names:
+            _check(pairs, 1)
+            return leaf if pairs else zeros_like(leaf)
         leaf = cast_to_varying(leaf, names)
         return ppermute_p.bind1(leaf, axis_name=names, perm=pairs)
 
@@ -97,16 +103,21 @@ ppermute_p.axis_names = params_names
 def _type(
     aval: ShapedArray, *, axis_name: tuple[str, ...], perm: Perm
 ) -> list[ShapedArray]:
+    check_evaluated(axis_name, "ppermute")
     check_bound(axis_name, "ppermute")
     check_varying(aval, axis_name, "ppermute")
     check_whole(aval, axis_name, "ppermute")
-    size = names_size(axis_name)
+    _check(perm, names_size(axis_name))
+    return [aval]
+
+
+def _check(perm: Perm, size: int) -> None:
+    """Refuses indices that occur twice or are out of range."""
     for ends in zip(*perm, strict=True):
         if len({i % size for i in ends}) < len(ends):
             raise errors.perm_not_unique(perm)
         if not all(-size <= i < size for i in ends):
             raise errors.perm_out_of_range(perm, size)
-    return [aval]
 
 
 @ppermute_p.def_lowering

@@ -216,13 +216,12 @@ def _batch(
     """Over another axis: all elements of the batch are parts of one exchange."""
     if axis.name in axis_name:
         raise errors.ragged_over_mapped(axis.name)
-    n = axis.size
     data = [
-        batch_at(x, n, 0) if d is None else moveaxis(x, d, 0)
+        batch_at(x, axis, 0) if d is None else moveaxis(x, d, 0)
         for x, d in zip(args[:2], dims[:2], strict=True)
     ]
     where = [
-        batch_at(x, n, 1) if d is None else moveaxis(x, d, 1)
+        batch_at(x, axis, 1) if d is None else moveaxis(x, d, 1)
         for x, d in zip(args[2:], dims[2:], strict=True)
     ]
     # Rows of element k come after those of the elements before it.

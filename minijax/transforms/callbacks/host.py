@@ -25,6 +25,7 @@ from minijax.core.mesh import Sharding, SingleDeviceSharding
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_flatten, tree_unflatten
 from minijax.lax.rules import batch_at, move_batch
+from minijax.lax.shapes import expand_dims
 from minijax.lowering.callback import call_python
 from minijax.transforms.callbacks.common import (
     FlatCallback,
@@ -261,10 +262,13 @@ def _pure_batch(
     if vmap_method is None:
         raise errors.vmap_without_method(vmap_method)
     if vmap_method != "legacy_vectorized":
-        size = axis.size if vmap_method == "broadcast_all" else 1
+        whole = vmap_method == "broadcast_all"
+
+        def widened(x: Any) -> Any:
+            return batch_at(x, axis, 0) if whole else expand_dims(x, (0,))
+
         args = [
-            batch_at(x, size, 0) if d is None else x
-            for x, d in zip(args, dims, strict=True)
+            x if d is not None else widened(x) for x, d in zip(args, dims, strict=True)
         ]
     avals = tuple(mapped(a, 0, axis) for a in result_avals)
     outs = pure_callback_p.bind(*args, result_avals=avals, **rest)

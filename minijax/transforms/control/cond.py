@@ -435,7 +435,7 @@ def _batch_as_select(
 ) -> Any:
     """Runs all branches on all elements, and takes of each element the chosen one."""
     operands = [
-        x if is_token(x) else batch_front(x, axis.size, d)
+        x if is_token(x) else batch_front(x, axis, d)
         for x, d in zip(operands, dims, strict=True)
     ]
     in_dims = [None if is_token(x) else 0 for x in operands]

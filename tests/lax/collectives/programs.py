@@ -7,25 +7,29 @@ same programs.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minijax.lax.collectives import (
-    all_gather,
-    all_to_all,
-    pmax,
-    psum,
-    psum_scatter,
-)
+from minijax.lax import collectives
 from minijax.lax.collectives.cases import CollectiveCase
 from tests.lockstep import World
 
-PAGES = (psum, pmax, all_gather, psum_scatter, all_to_all)
+PAGES = [
+    importlib.import_module(page.name)
+    for page in pkgutil.iter_modules(collectives.__path__, "minijax.lax.collectives.")
+]
 CASES: dict[str, CollectiveCase] = {
-    str(case): case for page in PAGES for case in page.CASES
+    str(case): case for page in PAGES for case in getattr(page, "CASES", ())
 }
+
+
+def usable(cases: dict[str, CollectiveCase], groups: Any) -> dict[str, CollectiveCase]:
+    """Those of the cases that can be made with these groups."""
+    return {k: c for k, c in cases.items() if groups is None or c.groups}
 
 
 def run(
@@ -97,7 +101,10 @@ def all_of_them(
     more = {} if groups is None else {"axis_index_groups": groups}
 
     def f(v: Any) -> Any:
-        return {k: c.fun(v, names, **c.options, **more) for k, c in cases.items()}
+        return {
+            k: c.fun(v, names, **c.options, **more)
+            for k, c in usable(cases, groups).items()
+        }
 
     return f
 
@@ -112,6 +119,8 @@ def expected_of(
     """The same in the lock-step world."""
     more = {} if groups is None else {"axis_index_groups": groups}
     return {
-        k: getattr(world, c.fun.__name__)(x, names, **c.options, **more)
-        for k, c in cases.items()
+        k: world.each(x, names, groups, c.model)
+        if c.model
+        else getattr(world, c.fun.__name__)(x, names, **c.options, **more)
+        for k, c in usable(cases, groups).items()
     }

@@ -17,6 +17,7 @@ from tests.lax.collectives.programs import (
     all_of_them,
     expected_of,
     program,
+    usable,
     ways,
 )
 from tests.lockstep import World
@@ -51,25 +52,26 @@ def vary(x, sizes):
 def check(sizes, mesh, names, groups, check_vma, inside):
     n = len(groups[0]) if groups else int(np.prod([sizes[n] for n in names]))
     x, world = random(*sizes.values(), n, n, 2), World(sizes)
+    linear = usable(LINEAR, groups)
     typed = mesh if check_vma else ()
     cts = {
         k: random(*y.shape)
-        for k, y in expected_of(world, x, names, groups, LINEAR).items()
+        for k, y in expected_of(world, x, names, groups, linear).items()
     }
 
     def result(k):
-        one = all_of_them(names, groups, {k: LINEAR[k]})
+        one = all_of_them(names, groups, {k: linear[k]})
         return lambda v: vary(one(v)[k], typed)
 
     def around(k):
         return result(k) if inside else program(jax, sizes, mesh, result(k), check_vma)
 
     def pulled(v, ct):
-        return {k: jax.vjp(around(k), v)[1](ct[k])[0] for k in LINEAR}
+        return {k: jax.vjp(around(k), v)[1](ct[k])[0] for k in linear}
 
     f = program(jax, sizes, mesh, pulled, check_vma) if inside else pulled
     got = jax.jit(f)(x, cts)
-    for k, case in LINEAR.items():
+    for k, case in linear.items():
         one = {k: case}
         want = transposed(
             lambda v, k=k, one=one: expected_of(world, v, names, groups, one)[k],
