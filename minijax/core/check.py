@@ -30,6 +30,7 @@ from minijax.core.jaxpr import (
     Literal,
     Var,
     called_jaxpr,
+    in_mesh_of,
     subjaxprs,
 )
 from minijax.core.pretty import atom_text, eqn_text, jaxpr_text
@@ -77,7 +78,8 @@ class _Checker:
             try:
                 _read(jaxpr, bound, eqn.invars)
                 _check_called(jaxpr, eqn)
-                _check_types(jaxpr, eqn)
+                with in_mesh_of(eqn.outvars):
+                    _check_types(jaxpr, eqn)
                 _bind(jaxpr, bound, eqn.outvars)
             except JaxprTypeError as e:
                 text, source = eqn_text(eqn, jaxpr), str(eqn.source or "")

@@ -16,9 +16,11 @@ Upstream: `jax/_src/core.py` (`Jaxpr`, `ClosedJaxpr`, `JaxprEqn`, `Var`, `Litera
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast, final
 
-from minijax.core.avals import AbstractValue
+from minijax.core.avals import AbstractValue, ShapedArray
+from minijax.core.mesh import get_abstract_mesh, use_abstract_mesh
 from minijax.core.source import Source, replayed_source
 
 if TYPE_CHECKING:
@@ -224,6 +226,27 @@ def called_jaxpr(eqn: JaxprEqn) -> Jaxpr | None:
     return called if isinstance(called, Jaxpr) else None
 
 
+_SAME_MESH = nullcontext()
+
+
+def in_mesh_of(variables: Sequence[Atom]) -> AbstractContextManager[None]:
+    """Enters the mesh that variables were typed under, where it is another.
+
+    Within one program the types of mesh axes may change: see `auto_axes`.
+    """
+    around = get_abstract_mesh()
+    if around.empty:
+        return _SAME_MESH
+    for v in variables:
+        if type(v.aval) is ShapedArray:
+            mesh = v.aval.mesh
+            both_auto = mesh.are_all_axes_auto and around.are_all_axes_auto
+            if mesh is around or mesh.empty or both_auto:
+                return _SAME_MESH
+            return use_abstract_mesh(mesh)
+    return _SAME_MESH
+
+
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """Interprets a jaxpr by binding each equation under the current trace.
 
@@ -237,7 +260,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list
         for eqn in jaxpr.eqns:
             replayed_source.set(eqn.source)
             operands = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
-            results = eqn.primitive.bind(*operands, **eqn.params)
+            with in_mesh_of(eqn.outvars):
+                results = eqn.primitive.bind(*operands, **eqn.params)
             env.update(zip(eqn.outvars, results, strict=True))
     finally:
         replayed_source.set(around)

@@ -22,13 +22,17 @@ from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case
-from minijax.lax.rules import cast_together, check_same_dtypes, instantiate, remembered
+from minijax.lax.rules import (
+    batch_front,
+    cast_together,
+    check_same_dtypes,
+    instantiate,
+    remembered,
+)
 from minijax.lax.shapes import (
     Shape,
-    broadcast,
     canonicalize_axis,
     is_array,
-    moveaxis,
     reshape,
     sum_over,
     with_shape,
@@ -80,7 +84,7 @@ def _shapes(avals: Sequence[ShapedArray]) -> str:
 def _in_front(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
     """Every operand with the mapped dimension in front; those without are repeated."""
     return [
-        broadcast(x, (axis.size,)) if d is None else moveaxis(x, d, 0)
+        batch_front(x, axis, d)
         for x, d in zip(args, dims, strict=True)
     ]
 

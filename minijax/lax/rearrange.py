@@ -16,7 +16,10 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numeric as errors
+from minijax.core.mesh import NamedSharding, P, get_abstract_mesh
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
+from minijax.lax.auto import in_auto_axes
 from minijax.lax import shapes
 from minijax.lax.arithmetic import add
 from minijax.lax.compare import eq, lt, ne
@@ -112,11 +115,30 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return shapes.squeeze(a, ones if axis is None else axes_of(a, axis))
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element `repeats` times in a row: an int, or one per element."""
+def repeat(
+    a: Any, repeats: Any, axis: int | None = None, *, out_sharding: Any = None
+) -> Any:
+    """Each element `repeats` times in a row: an int, or one per element.
+
+    Over Explicit axes `out_sharding` says how the result is sharded; without, as `a`
+    is, which must not be sharded along `axis` then.
+    """
     (a,) = as_arrays("repeat", a)
     if axis is None:
         a, axis = ravel(a), 0
+    to = canonicalize_sharding(out_sharding, "repeat")
+    if to is None and get_abstract_mesh().explicit_axes:
+        sharding = typeof(a).sharding
+        if sharding.spec.axes_of(canonicalize_axis(axis, typeof(a).ndim)):
+            raise errors.repeat_sharded()
+        empty = sharding.mesh.empty
+        to = NamedSharding(get_abstract_mesh(), P()) if empty else sharding
+    if to is None:
+        return _repeated(a, repeats, axis)
+    return in_auto_axes(lambda x: _repeated(x, repeats, axis), to, a)
+
+
+def _repeated(a: Any, repeats: Any, axis: int) -> Any:
     shape = typeof(a).shape
     at = canonicalize_axis(operator.index(axis), len(shape))
     counts = np.asarray(repeats)

@@ -40,6 +40,7 @@ from minijax.lax.gather_scatter import (
 from minijax.lax.joining import concatenate, cut_type, slice_value
 from minijax.lax.outlined import outlined
 from minijax.lax.rules import (
+    batch_front,
     cast_together,
     check_same_dtypes,
     const,
@@ -298,17 +299,24 @@ def _total(x: Any) -> Any:
     return sum_over(x, tuple(range(typeof(x).ndim)))
 
 
+def _spread(x: Any, like: Any, dims: Sequence[int]) -> Any:
+    """Broadcasts to the shape of `like`, and to its sharding over Explicit axes."""
+    aval = typeof(like)
+    to = aval.sharding if aval.mesh.explicit_axes else None
+    return broadcast_in_dim(x, aval.shape, dims, out_sharding=to)
+
+
 @pad_p.def_batch
 def _pad_batch(axis: Any, args: Any, dims: Any, *, padding_config: Config) -> Any:
     (x, value), (d, value_dim) = args, dims
     if d is None:
-        x, d = broadcast(x, (axis.size,)), 0
+        x, d = batch_front(x, axis, None), 0
     config = (*padding_config[:d], (0, 0, 0), *padding_config[d:])
     if value_dim is None:
         return [pad(x, value, config)], [d]
     mask = pad(full_like(x, True, np.bool_), False, config)
     out = pad(x, const(x, 0), config)
-    around = broadcast_in_dim(value, typeof(out).shape, (d,))
+    around = _spread(value, out, (d,))
     return [select(mask, out, around)], [d]
 
 
@@ -466,7 +474,7 @@ def _dynamic_slice_transpose(
 def _dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Shape) -> Any:
     operand, *index = args
     every = tuple(range(len(slice_sizes)))
-    packed, packed_dim = _packed(axis.size, index, dims[1:])
+    packed, packed_dim = _packed(index, dims[1:])
     if not index:
         sizes = (*slice_sizes[: dims[0]], axis.size, *slice_sizes[dims[0] :])
         return [dynamic_slice_p.bind1(operand, slice_sizes=sizes)], [dims[0]]
@@ -483,14 +491,17 @@ def _dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Shape)
     )
 
 
-def _packed(size: int, index: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _packed(index: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """Scalar indices as one vector, mapped if any of them is."""
     if not index:
         return np.array([], np.int32), None
     if all(d is None for d in dims):
         return concatenate([broadcast(i, (1,)) for i in index], 0), None
+    mapped = next(i for i, d in zip(index, dims, strict=True) if d is not None)
+    shape, sharding = (*typeof(mapped).shape, 1), typeof(mapped).sharding
+    to = sharding.update(spec=sharding.spec.padded(2)) if sharding.spec.axes else None
     columns = [
-        broadcast_in_dim(i, (size, 1), () if d is None else (0,))
+        broadcast_in_dim(i, shape, () if d is None else (0,), out_sharding=to)
         for i, d in zip(index, dims, strict=True)
     ]
     return concatenate(columns, 1), 0
@@ -631,7 +642,7 @@ def _dynamic_update_slice_batch(axis: Any, args: Any, dims: Any) -> Any:
         return [broadcast(update, (axis.size,)) if dims[1] is None else update], [0]
     ndim = len(index)
     every = tuple(range(ndim))
-    packed, packed_dim = _packed(axis.size, index, dims[2:])
+    packed, packed_dim = _packed(index, dims[2:])
     return scatter_p.batch(
         axis,
         [operand, packed, update],

@@ -35,8 +35,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _stablehlo
+from jaxlib.mlir.dialects import sdy
 
 from minijax.core import dtypes
 from minijax.core.avals import AbstractValue, ShapedArray
@@ -92,7 +92,8 @@ def context() -> ir.Context:
     made = _Context()
     made.append_dialect_registry(registry)
     made.load_all_available_dialects()
-    for dialect in (sdy, chlo, stablehlo):
+    # Two of the extension modules themselves: the Python ones over them are long.
+    for dialect in (sdy, _chlo, _stablehlo):
         dialect.register_dialect(made)
     return made
 

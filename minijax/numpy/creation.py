@@ -20,6 +20,7 @@ from minijax.core import dtypes
 from minijax.core.avals import abstract_token
 from minijax.core.errors import dtypes as dtype_errors
 from minijax.core.errors import numpy as errors
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.pytree import tree_leaves
 from minijax.core.trace import is_value, typeof
 from minijax.lax import shapes
@@ -166,6 +167,7 @@ def full(
     >>> jnp.full((2,), 7)
     Array([7, 7], dtype=int32, weak_type=True)
     """
+    out_sharding = canonicalize_sharding(out_sharding, "full")
     (fill_value,) = as_arrays("full", fill_value)
     if dtype is not None:
         dtype = dtypes.canonicalize_user_dtype(dtype, "full")
@@ -188,7 +190,8 @@ def zeros(
     Array([0., 0.], dtype=float32)
     """
     kind = float if dtype is None else dtype
-    return full(shape, 0, kind, device=device, out_sharding=out_sharding)
+    to = canonicalize_sharding(out_sharding, "jnp.zeros")
+    return full(shape, 0, kind, device=device, out_sharding=to)
 
 
 def ones(
@@ -201,7 +204,8 @@ def ones(
     Array([1, 1], dtype=int32)
     """
     kind = float if dtype is None else dtype
-    return full(shape, 1, kind, device=device, out_sharding=out_sharding)
+    to = canonicalize_sharding(out_sharding, "jnp.ones")
+    return full(shape, 1, kind, device=device, out_sharding=to)
 
 
 def empty(
@@ -292,7 +296,8 @@ def arange(
     if step == 0:
         raise errors.step_zero()
     size = max(0, math.ceil((stop - start) / step))
-    out = broadcasted_iota(dtype, (size,), 0, out_sharding=out_sharding)
+    to = canonicalize_sharding(out_sharding, "jnp.arange")
+    out = broadcasted_iota(dtype, (size,), 0, out_sharding=to)
     first, by = (np.asarray(v).astype(dtype)[()] for v in (start, step))
     if step != 1:
         out = mul(by, out)

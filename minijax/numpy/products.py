@@ -14,6 +14,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numpy as errors
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
 from minijax.lax import shapes
 from minijax.lax.arithmetic import mul
@@ -143,6 +144,7 @@ def einsum(
     >>> jnp.einsum("ij,j->i", jnp.ones((2, 3)), jnp.arange(3.0))
     Array([3., 3.], dtype=float32)
     """
+    out_sharding = canonicalize_sharding(out_sharding, "einsum")
     arrays = as_arrays("einsum", *operands)
     terms, output = _parsed(subscripts, [typeof(x).ndim for x in arrays])
     sizes = _sizes(terms, [typeof(x).shape for x in arrays])

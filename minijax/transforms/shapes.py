@@ -17,6 +17,7 @@ from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import ClosedJaxpr
 from minijax.core.mesh import NamedSharding
 from minijax.core.pytree import tree_flatten, tree_unflatten
+from minijax.core.out_sharding import typed, visible
 from minijax.core.staging import DebugInfo, stage_tree
 from minijax.core.trace import extend_axis_env, is_value, shaped, typeof
 from minijax.transforms.signature import Options
@@ -29,10 +30,11 @@ def aval_of_leaf(x: Any) -> Any:
     aval = shaped(x.shape, x.dtype, x.weak_type)
     if x.sharding is None:
         return aval
-    abstract = NamedSharding(
-        x.sharding.mesh.abstract_mesh, x.sharding.spec.padded(aval.ndim)
-    )
-    return aval if abstract.mesh.are_all_axes_auto else aval.update(sharding=abstract)
+    mesh = x.sharding.mesh.abstract_mesh
+    if mesh.are_all_axes_auto:
+        return aval
+    shown = NamedSharding(mesh, visible(x.sharding.spec, mesh))
+    return aval.update(sharding=typed(shown, aval.shape))
 
 
 def sharding_of_leaf(x: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minijax.core.avals import abstract_token
-from minijax.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
+from minijax.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var, in_mesh_of
 from minijax.core.linear import UndefinedPrimal, Zero, is_undefined
 from minijax.core.source import replayed_source
 from minijax.core.staging import stage_body
@@ -46,7 +46,8 @@ def backward_pass(
     try:
         for eqn in reversed(backward):
             replayed_source.set(eqn.source)
-            _transpose_eqn(eqn, values, linear, cts)
+            with in_mesh_of(eqn.outvars):
+                _transpose_eqn(eqn, values, linear, cts)
     finally:
         replayed_source.set(around)
     return [
@@ -66,7 +67,8 @@ def _run_known(
             backward.append(eqn)
         else:
             operands = [_read(values, v) for v in eqn.invars]
-            results = eqn.primitive.bind(*operands, **eqn.params)
+            with in_mesh_of(eqn.outvars):
+                results = eqn.primitive.bind(*operands, **eqn.params)
             values.update(zip(eqn.outvars, results, strict=True))
     return backward
 
@@ -103,7 +105,10 @@ def _accumulate(cts: dict[Var, Any], var: Any, ct: Any, linear: set[Var]) -> Non
     if var.aval is abstract_token:
         return  # the trivial cotangent
     so_far = cts.get(var)
-    cts[var] = ct if so_far is None else add_any(so_far, ct)
+    if so_far is not None:
+        with in_mesh_of([var]):
+            ct = add_any(so_far, ct)
+    cts[var] = ct
 
 
 def transpose_jaxpr(

@@ -13,6 +13,12 @@ _ISSUE = "See https://github.com/jax-ml/jax/issues/4564 for more information."
 # --- operands
 
 
+def repeat_sharded() -> ValueError:
+    return ValueError(
+        "Please pass sharding to `jnp.repeat` via `out_sharding` parameter."
+    )
+
+
 def not_array_like(name: str, kind: type, position: int) -> TypeError:
     return TypeError(
         f"{name} requires ndarray or scalar arguments, got {kind} at position "

@@ -248,6 +248,8 @@ def _lowering(
 ) -> list[Any]:
     (aval,), (out,) = ctx.avals_in, ctx.avals_out
     dim = all_gather_dimension
+    if not out.size:  # StableHLO gathers no dimension of size 0
+        return [dialect.full(out, 0)]
     if not tiled:
         shape = (*aval.shape[:dim], 1, *aval.shape[dim:])
         kept = [i for i in range(len(shape)) if i != dim]

@@ -22,8 +22,10 @@ from minijax.core.trace import (
     Tracer,
     axis_env,
     axis_size,
+    current_trace,
     is_evaluating,
     typeof,
+    use_trace,
 )
 from minijax.lax.collectives.primitives import pvary_p
 
@@ -68,11 +70,17 @@ def check_bound(names: Iterable[Any], primitive: str) -> None:
 
 
 def check_evaluated(names: Iterable[Any], primitive: str) -> None:
-    """Refuses unbound names outside of any program, as upstream does for these."""
+    """Refuses unbound names where values are concrete, as upstream does for these."""
     sizes = axis_env().sizes
     missing = [n for n in names if n not in sizes and not isinstance(n, int)]
-    if missing and is_evaluating():
-        raise errors.not_evaluated(primitive, missing[0])
+    if not missing:
+        return
+    trace = current_trace()
+    while hasattr(trace, "parent"):
+        trace = trace.parent  # pyright: ignore[reportAttributeAccessIssue]
+    with use_trace(trace):
+        if is_evaluating():
+            raise errors.not_evaluated(primitive, missing[0])
 
 
 def names_size(names: Iterable[str]) -> int:

@@ -68,6 +68,8 @@ def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
     if not isinstance(source, int):
         return _computed(x, names, source)
 
+    check_evaluated(names, "pbroadcast")
+
     def send(leaf: Any) -> Any:
         if not names:
             _check_source(source, 1)
@@ -106,7 +108,6 @@ def _type(
     aval: ShapedArray, *, axis_name: AxisName, source: int
 ) -> list[ShapedArray]:
     names = as_names(axis_name)
-    check_evaluated(names, "pbroadcast")
     check_bound(names, "pbroadcast")
     check_varying(aval, names, "pbroadcast")
     check_whole(aval, names, "pbroadcast")

@@ -72,6 +72,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     if any(len(pair) != 2 for pair in pairs):
         raise errors.perm_pairs(perm)
 
+    check_evaluated(names, "ppermute")
+
     def send(leaf: Any) -> Any:
         if not names:
             _check(pairs, 1)
@@ -103,7 +105,6 @@ ppermute_p.axis_names = params_names
 def _type(
     aval: ShapedArray, *, axis_name: tuple[str, ...], perm: Perm
 ) -> list[ShapedArray]:
-    check_evaluated(axis_name, "ppermute")
     check_bound(axis_name, "ppermute")
     check_varying(aval, axis_name, "ppermute")
     check_whole(aval, axis_name, "ppermute")

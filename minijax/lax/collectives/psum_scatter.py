@@ -52,7 +52,7 @@ from minijax.lax.collectives.primitives import (
     reduce_scatter_p,
     unreduced_reduce_scatter_p,
 )
-from minijax.lax.rules import const
+from minijax.lax.rules import NUMBER, check_dtypes, const
 from minijax.lax.shapes import squeeze, sum_over
 from minijax.lowering import dialect
 
@@ -120,6 +120,7 @@ def _alone(x: Any, scatter_dimension: int, tiled: bool) -> Any:
 def _scattered(
     aval: ShapedArray, *, scatter_dimension: int, axis_size: int, tiled: bool
 ) -> ShapedArray:
+    check_dtypes("add", [aval, aval], [NUMBER, NUMBER])
     shape = list(aval.shape)
     size = shape[scatter_dimension]
     if tiled:
@@ -186,6 +187,8 @@ def _lowering(
     axis_index_groups: Groups = None,
 ) -> list[Any]:
     (aval,), (out,) = ctx.avals_in, ctx.avals_out
+    if not out.size:  # StableHLO scatters no dimension of size 0
+        return [dialect.full(out, 0)]
     shape = list(aval.shape)
     shape[scatter_dimension] //= axis_size
     attributes = group_attributes(ctx, axis_name, axis_index_groups)

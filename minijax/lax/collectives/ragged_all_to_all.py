@@ -238,6 +238,7 @@ def _batch(
         axis_index_groups=axis_index_groups,
     )
     shape = typeof(out).shape
+    n = axis.size
     return [reshape(out, (n, shape[0] // n, *shape[1:]))], [0]
 
 

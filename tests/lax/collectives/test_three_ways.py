@@ -101,7 +101,9 @@ def calls(draw: Any, sizes: dict[str, int], kinds: Any = KINDS) -> Call:
     shape = [n, n * draw(st.integers(0, 2)), draw(st.integers(0, 2))]
     shape = draw(st.permutations(shape))
     options |= draw(_options(kind, total, n, shape))
-    dtypes = REAL if kind.startswith(("pm", "parg")) else DTYPES
+    dtypes = [*REAL, np.bool_] if kind in ("pmax", "pmin", "pmean") else DTYPES
+    if kind in ("psum_scatter", "pargmax", "pargmin"):  # which do not count booleans
+        dtypes = REAL
     given_names: Any = names
     if len(names) == 1 and (least or draw(st.booleans())):
         given_names = names[0]
@@ -140,7 +142,17 @@ def apply(call: Call, v: Any) -> Any:
     """The collective of what one device sees."""
     if call.kind == "axis_index":
         return lax.axis_index(call.names) + lax.full((), 0, np.int32)
-    return getattr(lax, call.kind)(v, call.names, **call.options)
+    return getattr(lax, call.kind)(_one_state(v, call.names), call.names, **call.options)
+
+
+def _one_state(v: Any, names: Any) -> Any:
+    """Sums refuse an operand that varies over some of the mesh axes but not all."""
+    varying = jax.typeof(v).manual.varying
+    mesh = frozenset(jax.sharding.get_abstract_mesh().manual_axes)
+    missing = tuple(n for n in names if n in mesh - varying)
+    if varying.intersection(names) and missing:
+        return lax.pcast(v, missing, to="varying")
+    return v
 
 
 def expected(layout: Layout, call: Call, x: np.ndarray) -> np.ndarray:
