@@ -1,9 +1,12 @@
 """Fixtures that the tests share. The environment is set in the `conftest.py` above."""
 
 import importlib
+from collections.abc import Generator
 from types import ModuleType
 
 import pytest
+
+import minijax
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +23,14 @@ def upstream() -> ModuleType:
     if len(jax.devices()) < 8:
         pytest.skip("the oracle needs eight devices")
     return jax
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Generator[None]:
+    """No trace may end with tracers that live on.
+
+    It costs next to nothing. A file of tests that leak on purpose has a fixture of
+    the same name, which replaces this one.
+    """
+    with minijax.checking_leaks():
+        yield

@@ -176,6 +176,28 @@ class World:
 
         return self.each(x, name, None, first)
 
+    def ragged_all_to_all(
+        self,
+        operand: Any,
+        output: Any,
+        *where: Any,
+        axis_name: Sequence[str],
+        axis_index_groups: Groups = None,
+    ) -> np.ndarray:
+        """One part after the other; `where` is offsets and sizes, as in the call."""
+        read_from, _, written_at, sizes = where
+        out = np.array(output)
+        for device in itertools.product(*(range(n) for n in self.sizes.values())):
+            members = self.members(device, axis_name, axis_index_groups)
+            each = sizes.shape[-1] // len(members)
+            for s, sender in enumerate(members):
+                for k in range(each):
+                    sent, size = members.index(device) * each + k, s * each + k
+                    n, start = sizes[device][size], read_from[sender][sent]
+                    at = written_at[sender][sent]
+                    out[device][at : at + n] = operand[sender][start : start + n]
+        return out
+
     def axis_index(self, names: Any) -> np.ndarray:
         blank = np.zeros(tuple(self.sizes.values()))
         return self.each(blank, names, None, lambda _, i: np.int32(i))

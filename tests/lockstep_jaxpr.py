@@ -208,6 +208,7 @@ _COLLECTIVES: dict[str, Callable[..., np.ndarray]] = {
     "unreduced_reduce_scatter": _scattered,
     "all_to_all": _exchanged,
     "ppermute": lambda w, x, axis_name, perm: w.ppermute(x, axis_name, perm),
+    "ragged_all_to_all": World.ragged_all_to_all,
     "pbroadcast": lambda w, x, axis_name, source: w.pbroadcast(x, axis_name, source),
     "axis_index": lambda w, axis_name: w.axis_index(axis_name),
     "pvary": _cast,
@@ -305,7 +306,13 @@ def _windows(
 
 
 def _gather(
-    x: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Any, mode: Any, **_: Any
+    x: Any,
+    indices: Any,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    mode: Any,
+    **_: Any,
 ) -> Any:
     numbers = dimension_numbers
     kept = numbers.offset_dims
@@ -326,7 +333,13 @@ def _gather(
 
 def _scatter(add: bool) -> Callable[..., Any]:
     def scatter(
-        x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any, **_: Any
+        x: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dimension_numbers: Any,
+        mode: Any,
+        **_: Any,
     ) -> Any:
         numbers, out = dimension_numbers, np.array(x)
         kept = numbers.update_window_dims

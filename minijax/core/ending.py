@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -30,12 +31,17 @@ from minijax.core.errors import tracing as errors
 from minijax.core.source import is_ours
 from minijax.core.trace import Trace, Tracer
 
-_checking: ContextVar[bool] = ContextVar("checking_leaks", default=False)
+_checking: ContextVar[bool] = ContextVar(
+    "checking_leaks",
+    default=os.environ.get("JAX_CHECK_TRACER_LEAKS", "").lower() in ("1", "true", "on"),
+)
 
 
 @contextmanager
 def checking_leaks(enabled: bool = True) -> Generator[None]:
     """Within the block, a trace that ends with live tracers is an error.
+
+    So it is everywhere if the variable `JAX_CHECK_TRACER_LEAKS` is 1.
 
     Only functions that are traced are looked at: a jitted function that was compiled
     for its arguments before is not traced again.

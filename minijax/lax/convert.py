@@ -20,10 +20,11 @@ from minijax.core import dtypes, rules
 from minijax.core.avals import ShapedArray
 from minijax.core.errors import operands as errors
 from minijax.core.linear import zero_tangent
+from minijax.core.out_sharding import typed
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
 from minijax.lax.cases import Case, unary
-from minijax.lax.declared import convert_element_type_p
+from minijax.lax.declared import convert_element_type_p, reshard_p
 from minijax.lax.rules import (
     BOOL,
     COMPLEX,
@@ -34,7 +35,7 @@ from minijax.lax.rules import (
     remembered,
     transpose_unary,
 )
-from minijax.lax.shapes import asarray, is_array
+from minijax.lax.shapes import asarray, for_vmap, is_array
 from minijax.lowering import dialect
 
 # ------------------------------------------------------------- convert_element_type
@@ -93,7 +94,9 @@ def _convert_type(
         partitions=lambda: x.sharding.spec.partitions,
         sums=rules.linear,
     )
-    return [aval if sharding is None else aval.update(sharding=sharding)]
+    if sharding is None:
+        return [aval]
+    return [aval.update(sharding=typed(sharding, aval.shape))]
 
 
 @convert_element_type_p.def_lowering
@@ -113,15 +116,17 @@ def _convert_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 @convert_element_type_p.def_transpose
 @transpose_unary
 def _convert_transpose(ct: Any, x: Any, **_: Any) -> Any:
-    aval = x.aval
-    if typeof(ct).dtype == aval.dtype and typeof(ct).weak_type == aval.weak_type:
+    aval, found = x.aval.to_cotangent(), typeof(ct)
+    if found.sharding != aval.sharding and aval.mesh.explicit_axes:
+        ct = reshard_p.bind1(ct, dst_sharding=aval.sharding)
+    if found.dtype == aval.dtype and found.weak_type == aval.weak_type:
         return ct
     return _bind(ct, aval.dtype, aval.weak_type)
 
 
 @convert_element_type_p.def_batch
-def _convert_batch(_: Any, args: Any, dims: Any, **params: Any) -> Any:
-    params["sharding"] = None  # it would lack the mapped dimension
+def _convert_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    params["sharding"] = for_vmap(axis, params["sharding"], dims[0])
     return convert_element_type_p.bind(*args, **params), dims
 
 
@@ -190,8 +195,9 @@ def _bitcast_type(x: ShapedArray, *, new_dtype: Any) -> list[ShapedArray]:
 
 @bitcast_convert_type_p.def_lowering
 def _bitcast_lowering(ctx: Any, x: Any, *, new_dtype: Any) -> list[Any]:
-    out_type = dialect.ir_type(ctx.avals_out[0])
-    return dialect.op("stablehlo.bitcast_convert", [x], [out_type])
+    (out,) = ctx.avals_out
+    cast = dialect.op1("stablehlo.bitcast_convert", (x,), dialect.ir_type(out))
+    return [ctx.with_sharding(cast, out)]
 
 
 bitcast_convert_type_p.def_nondifferentiable("bits are not smooth")

@@ -40,7 +40,7 @@ stop_gradient_p.def_lowering(lambda _, x: [x])
 stop_gradient_p.def_nondifferentiable("that is what it is for")
 
 copy_p = elementwise("copy", ANY, sums=rules.linear)
-copy_p.def_lowering(lambda _, x: [x])
+copy_p.def_lowering(lambda ctx, x: [ctx.with_sharding(x, ctx.avals_out[0])])
 copy_p.def_linear(lambda ct, _: ct)
 
 CASES = [unary(stop_gradient_p, smooth=()), unary(copy_p)]

@@ -309,7 +309,7 @@ def _scattered(
     if 0 in plan.shape:
         return x
     x, y = promote_dtypes(x, y)
-    y = _as_windows(y, plan, aval)
+    y = _as_windows(y, vectors, plan, aval)
     if plan.new_dims:
         y = squeeze(y, plan.new_dims)
     if plan.reverse:
@@ -330,14 +330,21 @@ def _scattered(
     return cast(out, aval.dtype, aval.weak_type)
 
 
-def _as_windows(y: Any, plan: Plan, aval: Any) -> Any:
-    """Updates broadcast to the shape that the index has, and sharded as `x` is."""
+def _as_windows(y: Any, vectors: Any, plan: Plan, aval: Any) -> Any:
+    """Updates broadcast to the shape of the index, and sharded as it and `x` are."""
     if not aval.mesh.explicit_axes:
         return broadcast_to(y, tuple(plan.shape))
     parts = list(aval.sharding.spec.partitions)
     for axis in plan.scalar_masks:
         parts.insert(axis, None)
-    spec = P(*(None if a is None else parts[a] for a in plan.sources))
+    of_index = iter(typeof(vectors).sharding.spec.partitions)
+    found: list[Any] = []
+    for i, axis in enumerate(plan.sources):
+        if axis is not None:
+            found.append(parts[axis])
+        else:
+            found.append(None if i in plan.new_dims else next(of_index, None))
+    spec = P(*found)
     ndim, shape = typeof(y).ndim, tuple(plan.shape)
     dims = range(len(shape) - ndim, len(shape))
     return broadcast_in_dim(

@@ -402,7 +402,9 @@ def _arg_reduction(name: str, direction: str, unit: Callable[[Any], Any]) -> Pri
         (aval,), (out,) = ctx.avals_in, ctx.avals_out
         index = dialect.tensor(aval.shape, index_dtype)
         along = {"iota_dimension": dialect.i64(axes[0])}
-        places = dialect.op1("stablehlo.iota", [], index, along)
+        places = ctx.with_sharding(
+            dialect.op1("stablehlo.iota", [], index, along), aval
+        )
         init = dialect.constant(unit(aval.dtype), aval.dtype)
         start = dialect.constant(0, index_dtype)
         value = ShapedArray((), aval.dtype)
@@ -415,7 +417,7 @@ def _arg_reduction(name: str, direction: str, unit: Callable[[Any], Any]) -> Pri
             {"dimensions": dialect.i64_array(axes)},
             [region],
         )
-        return [ctx.with_sharding(results[1], out)]
+        return ctx.with_shardings(results, [out, out])[1:]
 
     prim.def_nondifferentiable("an index does not change by small amounts")
     prim.batch = batch_reduction(prim)

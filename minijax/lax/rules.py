@@ -488,6 +488,8 @@ def broadcast_operands(ctx: Any, operands: Sequence[Any]) -> list[Any]:
         if aval.shape != out.shape:
             dims = range(out.ndim - aval.ndim, out.ndim)
             x = dialect.broadcast_in_dim(x, dims, dialect.tensor(out.shape, aval.dtype))
+        if aval.sharding != out.sharding:
+            x = ctx.with_sharding(x, out)
         values.append(x)
     return values
 

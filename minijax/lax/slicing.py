@@ -574,7 +574,7 @@ def _dynamic_update_slice_type(
 
     def partitions() -> Any:
         if operand.sharding != update.sharding:
-            raise errors.update_sharding(operand.short(), update.short())
+            raise errors.update_sharding(operand, update)
         return operand.sharding.spec.partitions
 
     return [

@@ -20,24 +20,25 @@ from minijax.core import dtypes
 from minijax.core.avals import abstract_token
 from minijax.core.errors import dtypes as dtype_errors
 from minijax.core.errors import numpy as errors
-from minijax.core.out_sharding import canonicalize_sharding
+from minijax.core.mesh import NamedSharding
+from minijax.core.out_sharding import canonicalize_sharding, typed
 from minijax.core.pytree import tree_leaves
 from minijax.core.trace import is_value, typeof
 from minijax.lax import shapes
 from minijax.lax.arithmetic import add, div, floor, mul, sub
-from minijax.lax.convert import convert
+from minijax.lax.convert import convert, convert_element_type_p
 from minijax.lax.gradients import copy as lax_copy
 from minijax.lax.joining import concatenate
 from minijax.lax.outlined import outlined
 from minijax.lax.promote import as_arrays, as_value, broadcast_arrays
 from minijax.lax.rules import const
+from minijax.lax.rules import full_like as lax_full_like
 from minijax.lax.shapes import (
     broadcasted_iota,
     canonicalize_shape,
     expand_dims,
     is_array,
 )
-from minijax.lax.shapes import full_like as lax_full_like
 from minijax.runtime.placement import device_put as put_value
 from minijax.transforms.place import device_put
 
@@ -77,8 +78,20 @@ def asarray(
         out = _of_value(_numpy(value), dtype)
     if copy and out is a:
         out = lax_copy(out)
-    where = device if device is not None else out_sharding
-    return out if where is None else device_put(out, where)
+    if device is not None:
+        return device_put(out, device)
+    to = canonicalize_sharding(out_sharding, "jnp.array")
+    return out if to is None else _sharded(out, to)
+
+
+def _sharded(x: Any, to: NamedSharding) -> Any:
+    """An array of this sharding over Explicit axes."""
+    aval, to = typeof(x), typed(to, typeof(x).shape)
+    if aval.sharding == to:
+        return x
+    return convert_element_type_p.bind1(
+        x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=to
+    )
 
 
 def array(
@@ -245,7 +258,7 @@ def full_like(
         sizes = aval.shape if shape is None else shape
         return full(sizes, value, aval.dtype if dtype is None else dtype)
     sizes = None if shape is None else canonicalize_shape(shape)
-    out = _made(lax_full_like(a, value, dtype, sizes, out_sharding))
+    out = _made(lax_full_like(a, value, dtype, shape=sizes, sharding=out_sharding))
     return out if device is None else device_put(out, device)
 
 

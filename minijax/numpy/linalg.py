@@ -22,7 +22,6 @@ from minijax.lax.numeric import power
 from minijax.lax.outlined import outlined
 from minijax.lax.promote import as_arrays
 from minijax.lax.rearrange import matrix_transpose as matrix_transpose
-from minijax.lax.rearrange import ravel
 from minijax.lax.rules import const
 from minijax.lax.shapes import canonicalize_axis, expand_dims
 from minijax.lax.statistics import max, min, sum
@@ -60,7 +59,7 @@ def _norm(x: Any, *, ord: Any, axis: Any, keepdims: bool) -> Any:
     ndim = typeof(x).ndim
     if axis is None:
         if ord is None:
-            out = sqrt(sum(_squares(ravel(x))))
+            out = sqrt(sum(_squares(x)))
             return expand_dims(out, range(ndim)) if keepdims else out
         axes = tuple(range(ndim))
     else:

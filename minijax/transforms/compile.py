@@ -236,7 +236,7 @@ def _claims(
         if sharding is not None and _has_devices(sharding):
             what = describe(i) if i < count else f"result {i - count}"
             if i < count:
-                what += f" with shape {jaxpr.invars[i].aval}"
+                what += f" with shape {jaxpr.invars[i].aval} and"
             yield what, sharding
     for mesh in meshes_in(jaxpr):
         yield "a mesh inside the function", NamedSharding(mesh, PartitionSpec())

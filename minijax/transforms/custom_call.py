@@ -40,13 +40,14 @@ class FlatCall:
     Remembers the tree and types of its result once it has run.
     """
 
-    def __init__(self, fun: Function, args: tuple[Any, ...], nondiff: tuple[int, ...]):
+    def __init__(
+        self, fun: Function, in_tree: PyTreeDef, static: dict[int, Any], count: int
+    ):
         self.fun = fun
         self.name = fun_name(fun)
-        self.static = {i % len(args): args[i] for i in nondiff} if args else {}
-        dynamic = [x for i, x in enumerate(args) if i not in self.static]
-        self.count = len(args)
-        self.leaves, self.in_tree = tree_flatten(tuple(dynamic))
+        self.in_tree = in_tree
+        self.static = static
+        self.count = count
         self.out_tree: PyTreeDef | None = None
         self.out_avals: list[Any] = []
 
@@ -85,6 +86,19 @@ class FlatCall:
         ):
             expected = _shown(tree, self.out_avals)
             raise errors.primal_types(kind, rule, self.name, got, expected)
+
+
+def flat_call(
+    fun: Function, args: tuple[Any, ...], nondiff: tuple[int, ...]
+) -> tuple[FlatCall, list[Any]]:
+    """A call, and the leaves it is called with.
+
+    The call does not hold them: it may outlive their trace, in an equation's rules.
+    """
+    static = {i % len(args): args[i] for i in nondiff} if args else {}
+    dynamic = tuple(x for i, x in enumerate(args) if i not in static)
+    leaves, in_tree = tree_flatten(dynamic)
+    return FlatCall(fun, in_tree, static, len(args)), leaves
 
 
 def _shown(tree: PyTreeDef, avals: Sequence[Any]) -> str:

@@ -22,7 +22,7 @@ from minijax.core.trace import Tracer, typeof
 from minijax.lax.gradients import stop_gradient
 from minijax.lax.rules import add_any, instantiate
 from minijax.transforms.control.common import is_token
-from minijax.transforms.custom_call import FlatCall, Function
+from minijax.transforms.custom_call import Function, flat_call
 from minijax.transforms.custom_jvp_call import JVPRule, call_jvp
 from minijax.transforms.custom_vjp_call import VJPRule, call_vjp
 
@@ -131,8 +131,8 @@ class custom_jvp(_Custom):
         args = tuple(
             tree_map(_stopped, x) if i in positions else x for i, x in enumerate(args)
         )
-        call = FlatCall(self.fun, args, self.nondiff_argnums)
-        return call.result(call_jvp(call, JVPRule(call, self.jvp), call.leaves))
+        call, leaves = flat_call(self.fun, args, self.nondiff_argnums)
+        return call.result(call_jvp(call, JVPRule(call, self.jvp), leaves))
 
 
 def _stopped(x: Any) -> Any:
@@ -178,6 +178,6 @@ class custom_vjp(_Custom):
         for i in self.nondiff_argnums:
             if any(isinstance(x, Tracer) for x in tree_leaves(args[i])):
                 raise errors.nondiff_tracer()
-        call = FlatCall(self.fun, args, self.nondiff_argnums)
+        call, leaves = flat_call(self.fun, args, self.nondiff_argnums)
         rule = VJPRule(call, self.fwd, self.bwd)
-        return call.result(call_vjp(call, rule, call.leaves))
+        return call.result(call_vjp(call, rule, leaves))

@@ -39,7 +39,7 @@ from minijax.core.mesh import (
 )
 from minijax.core.primitive import Primitive
 from minijax.core.staging import stage_body
-from minijax.core.trace import AxisEnv, axis_env, use_axis_env, use_trace
+from minijax.core.trace import AxisEnv, axis_env, typeof, use_axis_env, use_trace
 from minijax.lax.collectives.psum import psum
 from minijax.lax.shapes import expand_dims, squeeze
 from minijax.transforms.jvp import jvp_jaxpr
@@ -445,9 +445,11 @@ def _batch(
     """
     spmd = axis.spmd_name
     _check_explicit("in", axis.explicit, in_specs)
-    _check_explicit("out", axis.explicit, out_specs)
     _check_spmd("in", spmd, in_specs)
     new_in = tuple(with_dim(s, d, spmd) for s, d in zip(in_specs, dims, strict=True))
+    if rest["newly_manual_axes"].intersection(axis.explicit):
+        _refuse_mapped(new_in, args, dims)
+    _check_explicit("out", axis.explicit, out_specs)
     inner = axis
     if spmd:
         parts = math.prod(rest["mesh"].shape[n] for n in spmd)
@@ -485,6 +487,18 @@ def _check_explicit(prefix: str, explicit: tuple[str, ...], specs: Specs) -> Non
     clash = _clash(explicit, specs)
     if clash:
         raise errors.mapped_axis_clash(prefix, clash)
+
+
+def _refuse_mapped(specs: Specs, args: Any, dims: Sequence[int | None]) -> None:
+    """The mapped dimension is sharded over axes that the body takes for its own.
+
+    That happens to a program staged before it was mapped.
+    """
+    for spec, x, dim in zip(specs, args, dims, strict=True):
+        if dim is not None:
+            aval = typeof(x)
+            wanted = spec.padded(aval.ndim)
+            raise errors.spec_differs(wanted, aval.sharding.spec, aval)
 
 
 def _clash(names: tuple[str, ...], specs: Specs) -> tuple[str, ...]:

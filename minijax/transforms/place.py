@@ -236,8 +236,8 @@ def _reshard_type(aval: ShapedArray, *, dst_sharding: NamedSharding) -> list[Any
 
 
 @reshard_p.def_lowering
-def _reshard_lowering(ctx: Any, x: Any, *, dst_sharding: NamedSharding) -> Any:
-    return constrain([x], [dst_sharding], ctx.avals_out)
+def _reshard_lowering(ctx: Any, x: Any, **_: Any) -> Any:
+    return [ctx.with_sharding(x, ctx.avals_out[0])]
 
 
 def _reshard_transpose(ct: Any, operand: Any, **_: Any) -> Any:
@@ -273,7 +273,16 @@ def _constraint_type(aval: ShapedArray, **_: Any) -> list[Any]:
 
 @sharding_constraint_p.def_lowering
 def _constraint_lowering(ctx: Any, x: Any, *, sharding: Sharding) -> Any:
+    (aval,) = ctx.avals_in
+    if isinstance(sharding, NamedSharding) and aval.sharding.spec.axes:
+        sharding = sharding.update(spec=_with_explicit(sharding.spec, aval))
     return constrain([x], [sharding], ctx.avals_in)
+
+
+def _with_explicit(spec: PartitionSpec, aval: ShapedArray) -> PartitionSpec:
+    """A spec over Auto axes, joined to what the type says of the Explicit ones."""
+    told = aval.sharding.spec
+    return spec.update([told.axes_of(i) + spec.axes_of(i) for i in range(aval.ndim)])
 
 
 sharding_constraint_p.def_linear(

@@ -13,7 +13,7 @@ from typing import Any
 from minijax.core.arguments import argument_names
 from minijax.core.errors import jit as errors
 from minijax.core.mesh import NamedSharding, PartitionSpec, Sharding, get_concrete_mesh
-from minijax.core.pytree import flatten_axis_resources, tree_flatten
+from minijax.core.pytree import flatten_axis_resources, tree_flatten, tree_map
 from minijax.core.treedef import PyTreeDef
 
 
@@ -157,15 +157,28 @@ class Options:
         if self.in_shardings is not None:
             args_tree, kwargs_tree = in_tree.children()
             given = flatten_axis_resources(
-                "pjit in_shardings", args_tree, self.in_shardings, True
+                "pjit in_shardings", args_tree, _opened(self.in_shardings), True
             )
             ins = (*_placed("in_shardings", given), *(None,) * kwargs_tree.num_leaves)
         if self.out_shardings is not None:
             given = flatten_axis_resources(
-                "pjit out_shardings", out_tree, self.out_shardings, False
+                "pjit out_shardings", out_tree, _opened(self.out_shardings), False
             )
             outs = _placed("out_shardings", given)
         return ins, outs
+
+
+class _Open:
+    """Stands for a None among shardings; it is a leaf in every comparison of trees."""
+
+
+_OPEN = _Open()
+
+
+def _opened(shardings: Any) -> Any:
+    return tree_map(
+        lambda s: _OPEN if s is None else s, shardings, is_leaf=lambda s: s is None
+    )
 
 
 def _placed(name: str, given: Sequence[Any]) -> tuple[Sharding | None, ...]:
@@ -178,7 +191,7 @@ def _placed(name: str, given: Sequence[Any]) -> tuple[Sharding | None, ...]:
                 raise errors.spec_without_mesh(name, sharding)
             placed.append(NamedSharding(mesh, sharding))
         else:
-            placed.append(sharding)
+            placed.append(None if sharding is _OPEN else sharding)
     return tuple(placed)
 
 

@@ -360,11 +360,6 @@ for _i, _spec in enumerate(
         S,
     )
     add(
-        f"eye_out_{_i}",
-        lambda jax, x, s=_spec: jax.numpy.eye(8, out_sharding=s(jax)),
-        S,
-    )
-    add(
         f"array_out_{_i}",
         lambda jax, x, s=_spec: jax.numpy.array(x, out_sharding=s(jax)),
         XY,

@@ -217,3 +217,10 @@ def test_a_cleared_cache_is_filled_again() -> None:
     f.clear_cache()
     f(V)
     assert len(traces) == 2
+
+
+def test_only_what_does_not_fit_is_named_among_shardings() -> None:
+    f = minijax.jit(lambda a, b: a, in_shardings=({"x": None}, None))
+    with pytest.raises(ValueError, match="1 found") as info:
+        f(1.0, 2.0)
+    assert "in_shardings[1]" not in str(info.value)

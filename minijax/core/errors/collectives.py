@@ -302,6 +302,21 @@ def ragged_rank(argument: str, shape: Sequence[int]) -> ValueError:
     )
 
 
+def ragged_lengths(lengths: Sequence[int], size: int) -> ValueError:
+    return ValueError(
+        "ragged_all_to_all input_offsets, send_sizes, output_offsets and recv_sizes "
+        f"must have one length, a multiple of the number of devices {size}, but got "
+        f"lengths {tuple(lengths)}"
+    )
+
+
+def ragged_data(operand: str, output: str) -> ValueError:
+    return ValueError(
+        "ragged_all_to_all operand and output must agree in dtype and in all "
+        f"dimensions but the first, but got {operand} and {output}"
+    )
+
+
 def perm_type(kind: type) -> TypeError:
     return TypeError(
         "`perm` passed to `jax.lax.ppermute` must be a list or a tuple. Got perm of "
@@ -359,10 +374,3 @@ def source_out_of_range(source: int, size: int) -> ValueError:
 
 def not_a_permutation(perm: object) -> ValueError:
     return ValueError(f"`perm` does not represent a permutation: {perm}")
-
-
-def ragged_over_mapped(name: object) -> NotImplementedError:
-    return NotImplementedError(
-        "Please open a feature request! (ragged_all_to_all over the axis "
-        f"{name!r} that vmap maps: its parts have no static size)"
-    )

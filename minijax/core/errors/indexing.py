@@ -6,6 +6,7 @@ Functions of plain data that return the exception; the wording is upstream's.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from minijax.core.errors.shapes import ShardingTypeError
 
@@ -161,10 +162,17 @@ def update_large(update: object, operand: object) -> TypeError:
     )
 
 
-def update_sharding(operand: str, update: str) -> ShardingTypeError:
+def update_sharding(operand: Any, update: Any) -> ShardingTypeError:
+    def shown(aval: Any) -> str:
+        kinds: dict[Any, tuple[str, ...]] = {}
+        mesh = aval.sharding.mesh
+        for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True):
+            kinds[kind] = (*kinds.get(kind, ()), name)
+        return f"{aval}({kinds})"
+
     return ShardingTypeError(
         "dynamic_update_slice operand sharding must be equal to update sharding, got "
-        f"operand sharding {operand} and update sharding {update}."
+        f"operand sharding {shown(operand)} and update sharding {shown(update)}."
     )
 
 

@@ -11,8 +11,8 @@ def incompatible_devices(
     first: str, ids: Sequence[int], second: str, other: Sequence[int], platform: str
 ) -> ValueError:
     return ValueError(
-        f"Received incompatible devices for jitted computation. Got {first} and device "
-        f"ids {list(ids)} on platform {platform} and {second} and device ids "
+        f"Received incompatible devices for jitted computation. Got {first} with "
+        f"device ids {list(ids)} on platform {platform} and {second} with device ids "
         f"{list(other)} on platform {platform}. Move one of them with jax.device_put."
     )
 

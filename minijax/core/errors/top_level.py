@@ -57,6 +57,6 @@ def not_a_prefix(in_spec: object, out_spec: object, dim: int) -> ValueError:
     return ValueError(
         "top_level_all_gather maintains `top_level_all_gather(x, ...) == x` property. "
         f"The {in_spec=} and {out_spec=} don't satisfy this property. Please change "
-        f"your out_spec of array dimension {dim} so that it's a prefix of in_spec: of a "
-        "dimension's axes the last ones are gathered and the first ones stay."
+        f"your out_spec of array dimension {dim} so that it's a prefix of in_spec. Of "
+        "a dimension's axes the last ones are gathered and the first ones stay."
     )

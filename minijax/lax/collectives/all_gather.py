@@ -40,8 +40,8 @@ from minijax.lax.collectives.axes import (
     check_whole,
     group_size,
     names_size,
+    operand_type,
     params_names,
-    rank_of,
     retyped,
     typed,
 )
@@ -107,7 +107,7 @@ def all_gather(
     size = group_size(names, groups)
 
     def gather(leaf: Any) -> Any:
-        rank = rank_of(leaf)
+        rank = operand_type(leaf).ndim
         dim = canonical_axis(axis, rank if tiled else rank + 1)
         if not names:
             return leaf if tiled else expand_dims(leaf, (dim,))
@@ -143,8 +143,11 @@ def _gather_to(
     primitive: Primitive, x: Any, names: Names, dim: int, tiled: bool
 ) -> Any:
     """To invarying or reduced, which can only be said of typed names."""
-    if primitive is all_gather_invariant_p or typeof(x).manual.varying.intersection(
-        names
+    manual = typeof(x).manual
+    partly = manual.varying.intersection(names)
+    # What is reduced over a name cannot be cast; the primitive says so.
+    if primitive is all_gather_invariant_p or (
+        partly and not manual.reduced.intersection(names)
     ):
         x = cast_to_varying(x, names)
     blocks = list(_blocks(names))
@@ -248,7 +251,8 @@ def _lowering(
 ) -> list[Any]:
     (aval,), (out,) = ctx.avals_in, ctx.avals_out
     dim = all_gather_dimension
-    if not out.size:  # StableHLO gathers no dimension of size 0
+    if tiled and not aval.shape[dim]:
+        # StableHLO gathers no dimension of size 0.
         return [dialect.full(out, 0)]
     if not tiled:
         shape = (*aval.shape[:dim], 1, *aval.shape[dim:])

@@ -38,8 +38,8 @@ from minijax.lax.collectives.axes import (
     check_varying,
     check_whole,
     group_size,
+    operand_type,
     params_names,
-    rank_of,
 )
 from minijax.lax.collectives.cases import case
 from minijax.lax.collectives.common import (
@@ -91,7 +91,7 @@ def all_to_all(
     groups = as_groups(axis_index_groups)
 
     def exchange(leaf: Any) -> Any:
-        rank = rank_of(leaf)
+        rank = operand_type(leaf).ndim
         split, concat = (canonical_axis(a, rank) for a in (split_axis, concat_axis))
         names = as_names(axis_name)
         size = group_size(names, groups)

@@ -100,13 +100,16 @@ def canonical_axis(axis: Any, rank: int) -> int:
     return axis % rank
 
 
-def rank_of(x: Any) -> int:
-    """The rank of an array; refuses tokens, as numpy does."""
-    aval = typeof(x)
+def operand_type(x: Any) -> ShapedArray:
+    """The type of an array; refuses tokens, as numpy does, and what is no value."""
+    try:
+        aval = typeof(x)
+    except tracing_errors.NotAValueError as error:
+        raise TypeError(str(error)) from None
     if not isinstance(aval, ShapedArray):
         origin = x.origin() if isinstance(x, Tracer) else ""
         raise tracing_errors.array_conversion(aval.short(), origin)
-    return aval.ndim
+    return aval
 
 
 # ------------------------------------------------------------------------ groups
@@ -171,7 +174,7 @@ def check_varying(aval: ShapedArray, names: tuple[str, ...], primitive: str) -> 
 
 def cast_to_varying(x: Any, names: Iterable[Any]) -> Any:
     """What wrappers do first: pvary over the typed names that are missing."""
-    varying = typeof(x).manual.varying
+    varying = operand_type(x).manual.varying
     missing = [n for n in typed(names) if n not in varying]
     return pvary_p.bind1(x, axes=in_mesh_order(missing)) if missing else x
 

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from minijax.core.avals import ShapedArray, manual_type, replicated
+from minijax.core.errors import tracing as tracing_errors
 from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var
 from minijax.core.mesh import P, get_abstract_mesh
 from minijax.core.primitive import Primitive
+from minijax.core.trace import axis_env
 from minijax.core.trace import axis_size as size_of_name
 from minijax.lax.collectives.axes import (
     as_groups,
@@ -52,7 +54,9 @@ def axis_index(axis_name: Any) -> Any:
     return index
 
 
-def _of(name: str) -> Any:
+def _of(name: Any) -> Any:
+    if isinstance(name, int):
+        raise tracing_errors.unbound_axis(name, axis_env().sizes)
     check_bound([name], "axis_index")
     return axis_index_p.bind1(axis_name=name)
 

@@ -15,7 +15,6 @@ other case to it:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 from minijax.core.primitive import Primitive
@@ -134,27 +133,41 @@ def _over_all(
     own: Own, shift: Shift, x: Any, names: tuple[str, ...], at: int, params: Params
 ) -> tuple[Any, int | None]:
     """Several names or groups, for rows in front that are mapped as `names[at]`."""
-    major, minor = names[:at], names[at + 1 :]
-    n = typeof(x).shape[0]
-    everything = gather_rows(gather_rows(x, minor, 1), major, 0)
-    lead = (names_size(major),) * bool(major) + (n,)
-    lead += (names_size(minor),) * bool(minor)
-    rows = reshape(everything, (prod(lead), *typeof(x).shape[1:]))
+    rows = all_rows(x, names, at)
     groups = params.get("axis_index_groups")
     if groups is None:
-        out, out_d = own(rows, 0, prod(lead), params)
+        out, out_d = own(rows, 0, typeof(rows).shape[0], params)
         if out_d is None:
             return out, None
         out = moveaxis(out, out_d, 0)
     else:
         out = grouped(own, shift, rows, groups, params)
-    out = reshape(out, (*lead, *typeof(out).shape[1:]))
+    return own_rows(out, names, at), 0
+
+
+def all_rows(x: Any, names: tuple[str, ...], at: int) -> Any:
+    """Every device's rows, in the order of the names, in front.
+
+    The operand has the rows of this device in front, which are mapped as `names[at]`.
+    """
+    major, minor = names[:at], names[at + 1 :]
+    shape = typeof(x).shape
+    x = gather_rows(gather_rows(x, minor, 1), major, 0)
+    return reshape(x, (names_size(major) * shape[0] * names_size(minor), *shape[1:]))
+
+
+def own_rows(x: Any, names: tuple[str, ...], at: int) -> Any:
+    """The rows of this device out of all rows; the inverse of `all_rows`."""
+    major, minor, rows = names[:at], names[at + 1 :], typeof(x).shape[0]
     if minor:
-        dim = 1 + bool(major)
-        out = dynamic_index_in_dim(out, axis_index(minor), dim, keepdims=False)
+        x = _at_own_index(split_dim(x, 0, rows // names_size(minor)), minor, 1)
     if major:
-        out = dynamic_index_in_dim(out, axis_index(major), 0, keepdims=False)
-    return out, 0
+        x = _at_own_index(split_dim(x, 0, names_size(major)), major, 0)
+    return x
+
+
+def _at_own_index(x: Any, names: tuple[str, ...], dim: int) -> Any:
+    return dynamic_index_in_dim(x, axis_index(names), dim, keepdims=False)
 
 
 def gather_rows(x: Any, names: tuple[str, ...], dim: int) -> Any:
@@ -171,13 +184,18 @@ def gather_rows(x: Any, names: tuple[str, ...], dim: int) -> Any:
     )
 
 
+def order_of(groups: tuple[Any, ...]) -> tuple[list[int], list[int]]:
+    """The rows in the order of the groups, and what puts them back in their own."""
+    order = [i for g in groups for i in g]
+    return order, sorted(range(len(order)), key=order.__getitem__)
+
+
 def grouped(
     own: Own, shift: Shift, rows: Any, groups: tuple[Any, ...], params: Params
 ) -> Any:
     """The collective within groups of rows; the result has its rows in front."""
     params = params | {"axis_index_groups": None}
-    order = [i for g in groups for i in g]
-    back = sorted(range(len(order)), key=order.__getitem__)
+    order, back = order_of(groups)
     if len({len(g) for g in groups}) > 1:
         # Only reductions have groups of unequal size: one result for each group.
         outs = [own(take_rows(rows, g), 0, len(g), params)[0] for g in groups]

@@ -61,7 +61,8 @@ def pbroadcast(x: Any, axis_name: Any, source: Any) -> Any:
       TypeError: an array that is not int32.
 
     >>> import minijax
-    >>> minijax.vmap(lambda x: pbroadcast(x, "i", 2), axis_name="i")(np.array([7, 8, 9]))
+    >>> f = lambda x: pbroadcast(x, "i", 2)
+    >>> minijax.vmap(f, axis_name="i")(np.array([7, 8, 9]))
     Array([9, 9, 9], dtype=int32)
     """
     names = as_names(axis_name)
@@ -104,9 +105,7 @@ pbroadcast_p.axis_names = params_names
 
 
 @pbroadcast_p.def_abstract_eval
-def _type(
-    aval: ShapedArray, *, axis_name: AxisName, source: int
-) -> list[ShapedArray]:
+def _type(aval: ShapedArray, *, axis_name: AxisName, source: int) -> list[ShapedArray]:
     names = as_names(axis_name)
     check_bound(names, "pbroadcast")
     check_varying(aval, names, "pbroadcast")

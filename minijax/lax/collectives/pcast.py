@@ -24,11 +24,12 @@ from minijax.core.errors import tracing as tracing_errors
 from minijax.core.mesh import get_abstract_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
-from minijax.core.trace import axis_env, is_evaluating, typeof
+from minijax.core.trace import axis_env, is_evaluating
 from minijax.lax.collectives.axes import (
     check_bound,
     check_whole,
     in_mesh_order,
+    operand_type,
     retyped,
     state_over,
 )
@@ -76,7 +77,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         raise errors.pcast_to(_ALLOWED_TO)
 
     def cast(leaf: Any) -> Any:
-        start = state_over(typeof(leaf), names, "jax.lax.pcast")
+        start = state_over(operand_type(leaf), names, "jax.lax.pcast")
         primitive = _CASTS.get((start, to))
         if primitive is None:
             raise errors.pcast_unsupported(start, to)
@@ -110,9 +111,7 @@ def bind_cast(primitive: Primitive, x: Any, names: tuple[str, ...]) -> Any:
         if name not in env.sizes:
             if is_evaluating():
                 raise errors.not_under_shard_map(primitive.name)
-            raise tracing_errors.found_unbound_axis(
-                name, primitive.name, env.sizes
-            )
+            raise tracing_errors.found_unbound_axis(name, primitive.name, env.sizes)
         if name not in env.manual:
             raise errors.not_under_shard_map(primitive.name, name)
     return primitive.bind1(x, axes=in_mesh_order(names))

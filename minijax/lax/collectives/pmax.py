@@ -25,6 +25,8 @@ from minijax.lax.collectives.axes import (
     as_groups,
     as_names,
     cast_to_varying,
+    check_bound,
+    operand_type,
     params_names,
     state_over,
 )
@@ -70,7 +72,8 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     check_groups(axes, groups)
 
     def bind(leaf: Any) -> Any:
-        state_over(typeof(leaf), axes, f"jax.lax.{primitive}")
+        state_over(operand_type(leaf), axes, f"jax.lax.{primitive}")
+        check_bound(axes, "psum")  # the name in upstream's message, too
         leaf = cast_to_varying(leaf, axes)
         return primitive.bind1(leaf, axes=axes, axis_index_groups=groups)
 

@@ -68,9 +68,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     names = as_names(axis_name)
     if not isinstance(perm, list | tuple):
         raise errors.perm_type(type(perm))
-    pairs = tuple(tuple(map(operator.index, pair)) for pair in map(tuple, perm))
-    if any(len(pair) != 2 for pair in pairs):
-        raise errors.perm_pairs(perm)
+    pairs = _as_pairs(perm)
 
     check_evaluated(names, "ppermute")
 
@@ -82,6 +80,15 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
         return ppermute_p.bind1(leaf, axis_name=names, perm=pairs)
 
     return tree_map(send, x)
+
+
+def _as_pairs(perm: Sequence[Any]) -> Perm:
+    pairs: list[tuple[int, int]] = []
+    for pair in map(tuple, perm):
+        if len(pair) != 2:
+            raise errors.perm_pairs(perm)
+        pairs.append((operator.index(pair[0]), operator.index(pair[1])))
+    return tuple(pairs)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:

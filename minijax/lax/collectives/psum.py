@@ -42,6 +42,7 @@ from minijax.lax.collectives.axes import (
     check_varying,
     check_whole,
     group_size,
+    operand_type,
     params_names,
     retyped,
     state_over,
@@ -95,7 +96,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def _psum(x: Any, axes: Axes, groups: Groups) -> Any:
-    if state_over(typeof(x), axes, "jax.lax.psum") == "unreduced":
+    if state_over(operand_type(x), axes, "jax.lax.psum") == "unreduced":
         if groups is not None:
             raise errors.groups_not_invariant("psum", "invarying")
         return unreduced_psum_p.bind1(x, axes=axes)

@@ -35,8 +35,8 @@ from minijax.lax.collectives.axes import (
     check_whole,
     group_size,
     names_size,
+    operand_type,
     params_names,
-    rank_of,
     retyped,
     state_over,
 )
@@ -88,9 +88,9 @@ def psum_scatter(
     def scatter(leaf: Any) -> Any:
         if not names:
             return _alone(leaf, scatter_dimension, tiled)
-        state = state_over(typeof(leaf), names, "jax.lax.psum_scatter")
+        state = state_over(operand_type(leaf), names, "jax.lax.psum_scatter")
         size = group_size(names, groups)
-        dim = canonical_axis(scatter_dimension, rank_of(leaf))
+        dim = canonical_axis(scatter_dimension, operand_type(leaf).ndim)
         params: dict[str, Any] = {
             "axis_name": names,
             "scatter_dimension": dim,
@@ -109,7 +109,7 @@ def psum_scatter(
 
 def _alone(x: Any, scatter_dimension: int, tiled: bool) -> Any:
     """Over no name at all, a device is alone."""
-    dim = canonical_axis(scatter_dimension, rank_of(x))
+    dim = canonical_axis(scatter_dimension, operand_type(x).ndim)
     _scattered(typeof(x), scatter_dimension=dim, axis_size=1, tiled=tiled)
     return x if tiled else squeeze(x, (dim,))
 
@@ -187,7 +187,9 @@ def _lowering(
     axis_index_groups: Groups = None,
 ) -> list[Any]:
     (aval,), (out,) = ctx.avals_in, ctx.avals_out
-    if not out.size:  # StableHLO scatters no dimension of size 0
+    if (
+        tiled and not aval.shape[scatter_dimension]
+    ):  # StableHLO scatters no dimension of size 0
         return [dialect.full(out, 0)]
     shape = list(aval.shape)
     shape[scatter_dimension] //= axis_size

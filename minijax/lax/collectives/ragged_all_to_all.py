@@ -27,28 +27,41 @@ from minijax.core.errors import collectives as errors
 from minijax.core.linear import Zero, is_undefined, zero_tangent
 from minijax.core.mesh import replica_groups
 from minijax.core.primitive import Primitive
-from minijax.core.trace import is_evaluating, typeof
-from minijax.lax.arithmetic import add, mul
+from minijax.core.trace import axis_env, is_evaluating, typeof
+from minijax.lax.arithmetic import add, div, mul, sub
 from minijax.lax.collectives.all_to_all import all_to_all_p
 from minijax.lax.collectives.axes import (
     Groups,
     as_groups,
     as_names,
+    cast_to_varying,
     check_bound,
     group_size,
     params_names,
 )
-from minijax.lax.compare import ge, gt, lt
+from minijax.lax.collectives.common import (
+    all_rows,
+    order_of,
+    own_rows,
+    rows_in_front,
+    take_rows,
+)
+from minijax.lax.compare import eq, ge, gt, lt
 from minijax.lax.convert import convert_element_type
-from minijax.lax.integers import bitwise_not, bitwise_or
-from minijax.lax.rules import batch_at, const, instantiate
+from minijax.lax.gather import GatherDimensionNumbers, gather
+from minijax.lax.integers import bitwise_and, bitwise_not, bitwise_or
+from minijax.lax.joining import concatenate, split
+from minijax.lax.reductions import reduce_max
+from minijax.lax.rules import batch_at, const, full_like, instantiate
 from minijax.lax.select import select
 from minijax.lax.shapes import (
     broadcast_in_dim,
     broadcasted_iota,
+    expand_dims,
     moveaxis,
     reshape,
     sum_over,
+    transpose,
     zeros_like,
 )
 from minijax.lowering import dialect
@@ -83,13 +96,11 @@ def ragged_all_to_all(
       ValueError: offsets or sizes that are no integers of rank 1.
       NotImplementedError: XLA has no such operation for the platform.
     """
+    where = (input_offsets, send_sizes, output_offsets, recv_sizes)
     return ragged_all_to_all_p.bind1(
         operand,
         output,
-        input_offsets,
-        send_sizes,
-        output_offsets,
-        recv_sizes,
+        *where,
         axis_name=as_names(axis_name),
         axis_index_groups=as_groups(axis_index_groups),
     )
@@ -107,8 +118,7 @@ def _type(
     axis_name: tuple[str, ...],
     axis_index_groups: Groups,
 ) -> list[ShapedArray]:
-    del operand
-    if is_evaluating():
+    if is_evaluating() and not axis_env().sizes.keys() & set(axis_name):
         raise errors.eager_collective("ragged_all_to_all")
     for name, aval in zip(_ARGUMENTS, where, strict=True):
         if not dtypes.issubdtype(aval.dtype, np.integer):
@@ -117,7 +127,12 @@ def _type(
         if aval.ndim != 1 or aval.shape[0] < 1:
             raise errors.ragged_rank(name, aval.shape)
     check_bound(axis_name, "ragged_all_to_all")
-    group_size(axis_name, axis_index_groups)
+    size = group_size(axis_name, axis_index_groups)
+    lengths = tuple(aval.shape[0] for aval in where)
+    if len(set(lengths)) > 1 or lengths[0] % size:
+        raise errors.ragged_lengths(lengths, size)
+    if operand.dtype != output.dtype or operand.shape[1:] != output.shape[1:]:
+        raise errors.ragged_data(operand.short(), output.short())
     return [output.strip_weak_type()]
 
 
@@ -215,7 +230,7 @@ def _batch(
 ) -> Any:
     """Over another axis: all elements of the batch are parts of one exchange."""
     if axis.name in axis_name:
-        raise errors.ragged_over_mapped(axis.name)
+        return _over_mapped(axis, args, dims, axis_name, axis_index_groups)
     data = [
         batch_at(x, axis, 0) if d is None else moveaxis(x, d, 0)
         for x, d in zip(args[:2], dims[:2], strict=True)
@@ -240,6 +255,99 @@ def _batch(
     shape = typeof(out).shape
     n = axis.size
     return [reshape(out, (n, shape[0] // n, *shape[1:]))], [0]
+
+
+def _over_mapped(
+    axis: Any, args: Any, dims: Any, names: tuple[str, ...], groups: Groups
+) -> Any:
+    """Over the mapped name: rows of one array, fetched by a gather.
+
+    The devices along further names hand over all they have, as in `batch_collective`.
+    """
+    for_checks = [_element(x, d) for x, d in zip(args, dims, strict=True)]
+    _type(*for_checks, axis_name=names, axis_index_groups=groups)
+    at = names.index(axis.name)
+    rows = [
+        all_rows(cast_to_varying(rows_in_front(x, d, axis.size), names), names, at)
+        for x, d in zip(args, dims, strict=True)
+    ]
+    if groups is None:
+        groups = (tuple(range(typeof(rows[0]).shape[0])),)
+    order, back = order_of(groups)
+    parts = zip(*(_grouped(x, order, groups) for x in rows), strict=True)
+    out = concatenate([_fetched(*part) for part in parts], 0)
+    return [own_rows(take_rows(out, back), names, at)], [0]
+
+
+def _element(x: Any, d: int | None) -> Any:
+    """The type of one element of a batch."""
+    aval = typeof(x)
+    if d is None:
+        return aval
+    return aval.update(shape=aval.shape[:d] + aval.shape[d + 1 :])
+
+
+def _grouped(x: Any, order: list[int], groups: tuple[Any, ...]) -> list[Any]:
+    """The rows of each group, in its order."""
+    return list(split(take_rows(x, order), [len(g) for g in groups]))
+
+
+def _fetched(
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+) -> Any:
+    """What each of `n` devices ends up with, all arguments having them in front.
+
+    Seen by a receiver: part `p` of `parts` comes from device `p * n // parts`; it is
+    written to the rows from `first[p]` on. Where parts overlap the last one counts.
+    """
+    del send_sizes  # the receivers know them
+    (n, length), (_, total) = typeof(operand).shape[:2], typeof(output).shape[:2]
+    parts = typeof(recv_sizes).shape[1]
+    shape = (n, total, parts)  # (receiver, row, part)
+
+    def along(x: Any, dims: tuple[int, ...]) -> Any:
+        return broadcast_in_dim(convert_element_type(x, np.int32), shape, dims)
+
+    row, part = (
+        broadcasted_iota(np.int32, shape, 1),
+        broadcasted_iota(np.int32, shape, 2),
+    )
+    first = along(_to_receivers(output_offsets, n), (0, 2))
+    into = sub(row, first)
+    arrives = bitwise_and(ge(into, const(into, 0)), lt(into, along(recv_sizes, (0, 2))))
+    last = reduce_max(select(arrives, part, full_like(part, -1)), (2,))
+    sender = div(mul(part, const(part, n)), const(part, parts))
+    start = along(_to_receivers(input_offsets, n), (0, 2))
+    source = add(mul(sender, const(part, length)), add(start, into))
+    chosen = eq(part, along(last, (0, 1)))
+    source = sum_over(select(chosen, source, zeros_like(source)), (2,))
+    taken = _rows_at(_merged(operand), source)
+    written = ge(last, const(last, 0))
+    return select(broadcast_in_dim(written, typeof(taken).shape, (0, 1)), taken, output)
+
+
+def _to_receivers(offsets: Any, n: int) -> Any:
+    """`all_to_all` of what senders have for each part, all devices in front."""
+    parts = typeof(offsets).shape[1] // n
+    x = reshape(offsets, (n, n, parts))
+    return reshape(transpose(x, (1, 0, 2)), (n, n * parts))
+
+
+def _rows_at(x: Any, rows: Any) -> Any:
+    """`x[rows]`; what is out of bounds is clipped, and nobody reads it."""
+    shape, lead = typeof(x).shape, typeof(rows).ndim
+    numbers = GatherDimensionNumbers(
+        offset_dims=tuple(range(lead, lead + len(shape) - 1)),
+        collapsed_slice_dims=(0,),
+        start_index_map=(0,),
+    )
+    at = expand_dims(rows, (lead,))
+    return gather(x, at, numbers, (1, *shape[1:]), mode="clip")
 
 
 def _merged(x: Any) -> Any:

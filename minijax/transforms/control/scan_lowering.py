@@ -121,6 +121,7 @@ class _Loop:
             carry, more = self.steps(self.rest, carry, left)
             pairs = zip(ys, more, strict=True)
             ys = [_joined([b, a] if self.reverse else [a, b]) for a, b in pairs]
+        self.consts = []  # the loop outlives the trace that they belong to
         return [*carry, *ys]
 
     def empty(self) -> list[Any]:

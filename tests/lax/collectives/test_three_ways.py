@@ -142,7 +142,9 @@ def apply(call: Call, v: Any) -> Any:
     """The collective of what one device sees."""
     if call.kind == "axis_index":
         return lax.axis_index(call.names) + lax.full((), 0, np.int32)
-    return getattr(lax, call.kind)(_one_state(v, call.names), call.names, **call.options)
+    return getattr(lax, call.kind)(
+        _one_state(v, call.names), call.names, **call.options
+    )
 
 
 def _one_state(v: Any, names: Any) -> Any:
@@ -258,7 +260,7 @@ LAYOUT_AND_CALL = layouts().flatmap(
 )
 
 
-@settings(max_examples=250, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 @given(LAYOUT_AND_CALL, st.integers(0, 99))
 def test_as_the_rules_make_it(drawn: tuple[Layout, Call], seed: int) -> None:
     layout, call = drawn
@@ -268,7 +270,7 @@ def test_as_the_rules_make_it(drawn: tuple[Layout, Call], seed: int) -> None:
     same(got, expected(layout, call, x), call.kind)
 
 
-@settings(max_examples=120, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(LAYOUT_AND_CALL, st.integers(0, 3), st.integers(0, 3), st.integers(0, 99))
 def test_a_dimension_without_a_name(
     drawn: tuple[Layout, Call], inside: int, outside: int, seed: int
@@ -290,7 +292,7 @@ def test_a_dimension_without_a_name(
     same(got, np.moveaxis(np.stack(want), -1, 1 + len(lead)), call.kind)
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     layouts().flatmap(lambda u: st.tuples(st.just(u), calls(u.sizes, LINEAR))),
     st.sampled_from([np.float32, np.complex64]),
@@ -321,7 +323,7 @@ def in_mesh_order(sizes: dict[str, int], call: Call) -> Call:
     return call._replace(names=tuple(n for n in sizes if n in call.names))
 
 
-@settings(max_examples=8, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 @given(
     layouts().flatmap(
         lambda u: st.tuples(
