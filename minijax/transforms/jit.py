@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from minijax.core import dtypes
 from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray, ShapeDtypeStruct
@@ -35,6 +37,7 @@ from minijax.core.staging import (
 from minijax.core.trace import Tracer, axis_env, is_evaluating, is_value
 from minijax.runtime.array import Array
 from minijax.runtime.execute import Executable
+from minijax.runtime.placement import device_put
 from minijax.transforms import compile as compiling
 from minijax.transforms.call import bind_body
 from minijax.transforms.shapes import as_struct, aval_of_leaf, sharding_of_leaf
@@ -147,6 +150,8 @@ class JitFunction:
                 avals,
                 DebugInfo(self._fun, "jit", names),
             )
+            # A numpy array is captured as it is now, whatever becomes of it.
+            consts = [c.copy() if type(c) is np.ndarray else c for c in consts]
             traced = _Traced(consts_as_args(jaxpr), consts, tree, out_tree, names)
             # Another trace's tracers must not outlive it in a cache.
             if not any(isinstance(c, Tracer) for c in consts):
@@ -216,9 +221,15 @@ class JitFunction:
 
 def _ready(traced: _Traced, lowered: compiling.Lowered) -> _Ready:
     everything = len(lowered.kept) == len(traced.jaxpr.invars)
+    executable = compiling.compile_lowered(lowered)
+    # Captured arrays are put where the program wants them once, not at each call.
+    consts = list(traced.consts)
+    for position, sharding in zip(lowered.kept, executable.in_shardings, strict=True):
+        if position < len(consts):
+            consts[position] = device_put(consts[position], sharding)
     return _Ready(
-        compiling.compile_lowered(lowered),
-        traced.consts,
+        executable,
+        consts,
         None if everything else lowered.kept,
         traced.out_tree,
     )

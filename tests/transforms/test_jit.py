@@ -224,3 +224,11 @@ def test_only_what_does_not_fit_is_named_among_shardings() -> None:
     with pytest.raises(ValueError, match="1 found") as info:
         f(1.0, 2.0)
     assert "in_shardings[1]" not in str(info.value)
+
+
+def test_a_captured_numpy_array_is_captured_as_it_was() -> None:
+    captured = np.ones(3, np.float32)
+    f = minijax.jit(lambda x: x + captured)
+    f(1.0)
+    captured[:] = 5
+    assert np.array_equal(f(1.0), [2, 2, 2])

@@ -21,9 +21,11 @@ from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import typeof
+from minijax.lax.collectives.all_gather import all_gather
 from minijax.lax.collectives.axes import (
     as_groups,
     as_names,
+    canonical_axis,
     cast_to_varying,
     check_bound,
     operand_type,
@@ -36,10 +38,12 @@ from minijax.lax.collectives.psum import (
     all_reduce,
     batch_reduction,
     check_groups,
+    positions,
     reduction_type,
 )
 from minijax.lax.compare import eq, ne
 from minijax.lax.integers import bitwise_or
+from minijax.lax.reductions import reduce_max, reduce_min
 from minijax.lax.select import select
 from minijax.lax.shapes import full
 
@@ -74,10 +78,24 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     def bind(leaf: Any) -> Any:
         state_over(operand_type(leaf), axes, f"jax.lax.{primitive}")
         check_bound(axes, "psum")  # the name in upstream's message, too
+        if dtypes.issubdtype(typeof(leaf).dtype, np.complexfloating):
+            return _extreme_of_rows(primitive, leaf, axes, groups)
         leaf = cast_to_varying(leaf, axes)
         return primitive.bind1(leaf, axes=axes, axis_index_groups=groups)
 
     return tree_map(bind, x)
+
+
+def _extreme_of_rows(primitive: Primitive, x: Any, axes: Any, groups: Any) -> Any:
+    """Of complex values, which XLA does not compare while it moves them."""
+    reduce = reduce_max if primitive is pmax_p else reduce_min
+    if dims := positions(axes):
+        x = reduce(x, [canonical_axis(d, typeof(x).ndim) for d in dims])
+    names = params_names({"axes": axes})
+    if not names:
+        return x
+    to = "varying" if groups else "invarying"
+    return reduce(all_gather(x, names, axis_index_groups=groups, to=to), [0])
 
 
 def pargmax(x: Any, axis_name: str) -> Any:

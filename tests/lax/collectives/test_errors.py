@@ -223,11 +223,11 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", [n for n in NAMED if n != "pargmin"])
 @pytest.mark.parametrize("where", [devices, mapped])
 def test_names_that_cannot_be_names(name, where):
     for wrong in ({"i"}, {"i": 1}, [["i"]]):
-        with pytest.raises(TypeError, match="unhashable type: '(set|dict|list)'"):
+        with pytest.raises(TypeError, match=r"unhashable type: '(set|dict|list)'"):
             where(lambda v, wrong=wrong: NAMED[name](v, wrong))
     kinds = (NameError, NotImplementedError)
     for wrong in (None, 1.5, object):

@@ -101,7 +101,10 @@ def calls(draw: Any, sizes: dict[str, int], kinds: Any = KINDS) -> Call:
     shape = [n, n * draw(st.integers(0, 2)), draw(st.integers(0, 2))]
     shape = draw(st.permutations(shape))
     options |= draw(_options(kind, total, n, shape))
-    dtypes = [*REAL, np.bool_] if kind in ("pmax", "pmin", "pmean") else DTYPES
+    dtypes = DTYPES
+    sizes_of_groups = {len(g) for g in options.get("axis_index_groups", ())}
+    if kind == "pmean" or (kind in ("pmax", "pmin") and len(sizes_of_groups) > 1):
+        dtypes = [*REAL, np.bool_]
     if kind in ("psum_scatter", "pargmax", "pargmin"):  # which do not count booleans
         dtypes = REAL
     given_names: Any = names

@@ -244,3 +244,30 @@ def test_all_gather_to(to, names, mesh):
         return lax.squeeze(lax.pcast(out, reduced, to="varying"), (0,))
 
     check(TWO, mesh, f, World(TWO).all_gather(x, names, tiled=True), x)
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_pargmax_of_nan(mesh):
+    x = np.array([[1, 5], [np.nan, 5], [3, 2], [np.nan, 7]], np.float32)
+    expected = np.broadcast_to(np.array([1, 3], np.int32), (4, 2))
+    check(ONE, mesh, lambda v: lax.pargmax(v, "i"), expected, x)
+
+
+@pytest.mark.parametrize("mesh", [(), ("i",)])
+def test_pbroadcast_from_a_computed_source(mesh):
+    x = numbers(4, 2)
+    source = np.array([2, 2, 2, 2], np.int32)
+    expected = np.broadcast_to(x[2], (4, 2))
+    check(ONE, mesh, lambda v, s: lax.pbroadcast(v, "i", s), expected, x, source)
+
+
+def test_leaves_of_several_dtypes():
+    tree = {"a": numbers(4, 2), "b": [numbers(4, 3).astype(np.int8), None]}
+    tree["c"] = (numbers(4) > 1, numbers(4, 1).astype(np.complex64))
+    f = jax.vmap(lambda v: lax.psum(v, "i"), axis_name="i", out_axes=None)
+    got = f(tree)
+    want = jax.tree.map(lambda x: World(ONE).psum(x, "i")[0], tree)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    for y, z in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_array_equal(np.asarray(y), z)
+        assert y.dtype == z.dtype
