@@ -8,12 +8,13 @@ from minijax.core.mesh import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    UnreducedKind,
     get_abstract_mesh,
     get_concrete_mesh,
     use_abstract_mesh,
 )
 from minijax.transforms.axis_types import auto_axes, explicit_axes
-from minijax.transforms.place import reshard, set_mesh
+from minijax.transforms.place import get_mesh, reshard, set_mesh
 
 __all__ = [
     "AbstractMesh",
@@ -23,10 +24,12 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "UnreducedKind",
     "auto_axes",
     "explicit_axes",
     "get_abstract_mesh",
     "get_concrete_mesh",
+    "get_mesh",
     "reshard",
     "set_mesh",
     "use_abstract_mesh",

@@ -383,6 +383,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
         name: _elementwise(fun)
         for name, fun in {
             "add": np.add,
+            "add_any": np.add,
             "and": np.bitwise_and,
             "div": lambda a, b: np.asarray(np.true_divide(a, b)).astype(a.dtype),
             "eq": np.equal,

@@ -340,8 +340,8 @@ def extend_axis_env(
         yield
 
 
-def _masked_array(x: np.ma.MaskedArray[Any, Any]) -> NoReturn:
-    raise errors.masked_array(x.shape, int(np.ma.count_masked(x)))
+def _masked_array(_: Any) -> NoReturn:
+    raise errors.masked_array()
 
 
 def _python_scalar(dtype: str) -> Any:

@@ -83,10 +83,7 @@ def _shapes(avals: Sequence[ShapedArray]) -> str:
 
 def _in_front(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
     """Every operand with the mapped dimension in front; those without are repeated."""
-    return [
-        batch_front(x, axis, d)
-        for x, d in zip(args, dims, strict=True)
-    ]
+    return [batch_front(x, axis, d) for x, d in zip(args, dims, strict=True)]
 
 
 def concatenate_values(xs: Sequence[Any], dim: int, out: ShapedArray) -> Any:

@@ -19,9 +19,9 @@ from minijax.core.errors import numeric as errors
 from minijax.core.mesh import NamedSharding, P, get_abstract_mesh
 from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
-from minijax.lax.auto import in_auto_axes
 from minijax.lax import shapes
 from minijax.lax.arithmetic import add
+from minijax.lax.auto import in_auto_axes
 from minijax.lax.compare import eq, lt, ne
 from minijax.lax.convert import bitcast_convert_type, convert
 from minijax.lax.gather import gather

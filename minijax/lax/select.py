@@ -186,9 +186,7 @@ def _select_batch(axis: Any, args: Any, dims: Any) -> Any:
             return [select_n(_along(which, cases[0], at), *cases)], [at]
     shared = dim is None and not shape
     which = which if shared else batch_front(which, axis, dim)
-    cases = [
-        batch_front(c, axis, d) for c, d in zip(cases, case_dims, strict=True)
-    ]
+    cases = [batch_front(c, axis, d) for c, d in zip(cases, case_dims, strict=True)]
     if shared:
         return [select_n(which, *cases)], [0]
     if len(typeof(which).shape) < len(typeof(cases[0]).shape):

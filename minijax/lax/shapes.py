@@ -126,7 +126,9 @@ def for_vmap(
     if sharding is None:
         return None
     spec = sharding.spec.padded(dim)
-    parts, mapped = spec.partitions, axis.explicit or axis.spmd_name or None
+    auto = sharding.mesh.auto_axes  # of which a type does not tell
+    names = axis.explicit or axis.spmd_name
+    parts, mapped = spec.partitions, tuple(n for n in names if n not in auto)
     return sharding.update(spec=spec.update((*parts[:dim], mapped, *parts[dim:])))
 
 

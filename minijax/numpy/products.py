@@ -60,7 +60,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None) -> Any:
     return dot(ravel(conjugate(a)), ravel(b), precision=precision)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, out_sharding: Any = None) -> Any:
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, out_sharding: Any = None
+) -> Any:
     """Products summed over pairs of axes.
 
     `axes` is a number `n`, for the last `n` axes of `a` and the first of `b`; or a pair

@@ -17,7 +17,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.arguments import check_callable
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import EMPTY_MESH, ShapedArray
 from minijax.core.errors import differentiation as errors
 from minijax.core.jaxpr import eval_jaxpr
 from minijax.core.linear import UndefinedPrimal, Zero
@@ -192,14 +192,20 @@ def _check_cotangent(ct: Any, aval: Any) -> None:
 
 
 def _same_type(got: Any, expected: Any) -> bool:
-    """Whether types are the same, up to weak types and meshes without a say."""
+    """Whether types are the same, up to weak types and meshes without a say.
+
+    A value that is on no mesh, such as a numpy array, goes for any placement.
+    """
     if got is expected or not isinstance(expected, ShapedArray):
         return got == expected
+    found, wanted = got.sharding.spec, expected.sharding.spec
+    if got.mesh.empty:
+        wanted = wanted.update(found.partitions)
     return (
         got.shape == expected.shape
         and got.dtype == expected.dtype
         and got.manual == expected.manual
-        and got.sharding.spec == expected.sharding.spec
+        and found == wanted
     )
 
 
@@ -300,7 +306,7 @@ def _one(aval: ShapedArray) -> Any:
     one = scalar_of(one.item() if aval.weak_type else one, aval.dtype, aval.weak_type)
     if is_evaluating():
         one = device_put(one)
-    elif aval.mesh.explicit_axes and aval.mesh == get_abstract_mesh():
+    elif aval.mesh.explicit_axes or aval.mesh not in (EMPTY_MESH, get_abstract_mesh()):
         one = reshard_p.bind1(one, dst_sharding=aval.sharding)
     return cast_to_type(one, aval)
 

@@ -141,8 +141,6 @@ def unshard_aval(
     ]
     context = get_abstract_mesh()
     outer = mesh.abstract_mesh if context.empty else context
-    if outer.are_all_axes_auto:
-        return ShapedArray(shape, aval.dtype, aval.weak_type)
     inner = aval.sharding.spec
     parts = [(spec.axes_of(i) + inner.axes_of(i)) or None for i in range(aval.ndim)]
     visible = frozenset(outer.explicit_axes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from minijax.core import mesh as meshes
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, replicated
 from minijax.core.errors import place as errors
 from minijax.core.mesh import (
     UNCONSTRAINED,
@@ -65,6 +65,21 @@ class set_mesh(meshes.set_mesh):
         if not is_evaluating():
             raise errors.set_mesh_while_tracing()
         super().__init__(mesh)
+
+
+def get_mesh() -> Mesh:
+    """The mesh of `set_mesh`; the empty one where none is set.
+
+    Raises ValueError while a function is being traced.
+
+    >>> get_mesh().empty
+    True
+
+    Upstream: `jax/_src/sharding_impls.py` (`get_mesh`).
+    """
+    if not is_evaluating():
+        raise errors.get_mesh_while_tracing()
+    return get_concrete_mesh()
 
 
 def device_put(x: Any, device: Any = None) -> Any:
@@ -222,6 +237,7 @@ def block_until_ready(x: Any) -> Any:
 
 # ------------------------------------------------------------------------- reshard
 
+
 @reshard_p.def_abstract_eval
 def _reshard_type(aval: ShapedArray, *, dst_sharding: NamedSharding) -> list[Any]:
     to = canonicalize_sharding(dst_sharding, "reshard", check_mesh=False)
@@ -267,8 +283,12 @@ sharding_constraint_p = Primitive("sharding_constraint")
 
 
 @sharding_constraint_p.def_abstract_eval
-def _constraint_type(aval: ShapedArray, **_: Any) -> list[Any]:
-    return [aval]
+def _constraint_type(aval: ShapedArray, *, sharding: Sharding) -> list[Any]:
+    """The same, over the mesh of the sharding where there was none."""
+    if not aval.mesh.empty or not isinstance(sharding, NamedSharding):
+        return [aval]
+    mesh = sharding.mesh.abstract_mesh
+    return [aval.update(sharding=replicated(mesh, aval.ndim))]
 
 
 @sharding_constraint_p.def_lowering

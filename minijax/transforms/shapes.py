@@ -16,8 +16,8 @@ from minijax.core.avals import ShapedArray, ShapeDtypeStruct
 from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import ClosedJaxpr
 from minijax.core.mesh import NamedSharding
-from minijax.core.pytree import tree_flatten, tree_unflatten
 from minijax.core.out_sharding import typed, visible
+from minijax.core.pytree import tree_flatten, tree_unflatten
 from minijax.core.staging import DebugInfo, stage_tree
 from minijax.core.trace import extend_axis_env, is_value, shaped, typeof
 from minijax.transforms.signature import Options

@@ -59,11 +59,17 @@ TRANSFORMS = {
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_a_leak_is_found_when_the_trace_ends(transform: str):
     call = TRANSFORMS[transform]
-    with minijax.checking_leaks(), pytest.raises(Exception, match="^Leaked trace") as e:
+    with (
+        minijax.checking_leaks(),
+        pytest.raises(Exception, match=r"^Leaked trace") as e,
+    ):
         call(_to_a_global)(1.0)
     assert type(e.value) is Exception
     assert "is held by a list, in the global 'KEPT' of " in str(e.value)
-    with minijax.checking_leaks(), pytest.raises(Exception, match="^Leaked trace") as e:
+    with (
+        minijax.checking_leaks(),
+        pytest.raises(Exception, match=r"^Leaked trace") as e,
+    ):
         call(_to_an_attribute(_Holder()))(1.0)
     assert "is held by a _Holder" in str(e.value)
 

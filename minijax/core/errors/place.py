@@ -7,6 +7,13 @@ def set_mesh_while_tracing() -> ValueError:
     return ValueError("`set_mesh` can only be used outside of `jax.jit`.")
 
 
+def get_mesh_while_tracing() -> ValueError:
+    return ValueError(
+        "`get_mesh` can only be used outside of `jax.jit`. Maybe you want "
+        "`jax.sharding.get_abstract_mesh()`?"
+    )
+
+
 def spec_without_mesh(spec: object) -> ValueError:
     return ValueError(
         "Using PartitionSpec when you are not under a mesh context is not allowed. "

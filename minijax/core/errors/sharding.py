@@ -253,8 +253,7 @@ def duplicate_axes(
 def unknown_axis(axis: object, spec: object, axis_names: object) -> ValueError:
     """A spec shards a dimension over an axis that the mesh lacks."""
     return ValueError(
-        f"Resource axis: {axis} of {spec} is not found in mesh: {axis_names}. A spec "
-        "names axes of its mesh."
+        f"Resource axis: {axis} of {spec} is not found in mesh: {axis_names}."
     )
 
 
@@ -282,8 +281,7 @@ def reduced_axis_not_explicit(
     """An unreduced or reduced axis (`kind`) that is Auto or Manual."""
     return ValueError(
         f"{kind.capitalize()} axes can only refer to mesh axes that is of type "
-        f"`Explicit`. Got {kind} axes: {show_frozenset(axes)} and mesh: {mesh}. The "
-        "type of a value says so only where shardings are part of types."
+        f"`Explicit`. Got {kind} axes: {show_frozenset(axes)} and mesh: {mesh}"
     )
 
 

@@ -198,11 +198,10 @@ def rule_missing(primitive: str, kind: str) -> NotImplementedError:
     return NotImplementedError(f"{kind} for '{primitive}' not implemented")
 
 
-def masked_array(shape: tuple[int, ...], masked: int) -> ValueError:
+def masked_array() -> ValueError:
     return ValueError(
         "numpy masked arrays are not supported as direct inputs to JAX functions. "
-        "Use arr.filled() to convert the value to a standard numpy array. "
-        f"Got an array of shape {shape} with {masked} masked elements."
+        "Use arr.filled() to convert the value to a standard numpy array."
     )
 
 

@@ -160,13 +160,14 @@ def own_rows(x: Any, names: tuple[str, ...], at: int) -> Any:
     """The rows of this device out of all rows; the inverse of `all_rows`."""
     major, minor, rows = names[:at], names[at + 1 :], typeof(x).shape[0]
     if minor:
-        x = _at_own_index(split_dim(x, 0, rows // names_size(minor)), minor, 1)
+        x = at_own_index(split_dim(x, 0, rows // names_size(minor)), minor, 1)
     if major:
-        x = _at_own_index(split_dim(x, 0, names_size(major)), major, 0)
+        x = at_own_index(split_dim(x, 0, names_size(major)), major, 0)
     return x
 
 
-def _at_own_index(x: Any, names: tuple[str, ...], dim: int) -> Any:
+def at_own_index(x: Any, names: tuple[str, ...], dim: int) -> Any:
+    """What this device has along a dimension that counts all devices."""
     return dynamic_index_in_dim(x, axis_index(names), dim, keepdims=False)
 
 

@@ -16,6 +16,7 @@ Upstream: `jax/_src/lax/parallel.py` (`ragged_all_to_all`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ from minijax.lax.collectives.axes import (
 )
 from minijax.lax.collectives.common import (
     all_rows,
+    at_own_index,
+    gather_rows,
     order_of,
     own_rows,
     rows_in_front,
@@ -246,12 +249,13 @@ def _batch(
         element = broadcasted_iota(aval.dtype, aval.shape, 1)
         step = const(element, typeof(rows).shape[1])
         where[position] = add(offsets, mul(element, step))
-    out = ragged_all_to_all_p.bind1(
-        *map(_merged, data),
-        *map(_merged, where),
-        axis_name=axis_name,
-        axis_index_groups=axis_index_groups,
-    )
+    merged = [_merged(x) for x in (*data, *where)]
+    if axis_index_groups is None:
+        out = ragged_all_to_all_p.bind1(
+            *merged, axis_name=axis_name, axis_index_groups=None
+        )
+    else:
+        out = _by_gathers(merged, axis_name, axis_index_groups)
     shape = typeof(out).shape
     n = axis.size
     return [reshape(out, (n, shape[0] // n, *shape[1:]))], [0]
@@ -273,10 +277,24 @@ def _over_mapped(
     ]
     if groups is None:
         groups = (tuple(range(typeof(rows[0]).shape[0])),)
+    return [own_rows(_in_groups(rows, groups), names, at)], [0]
+
+
+def _by_gathers(args: Any, names: tuple[str, ...], groups: Any) -> Any:
+    """Within groups, of a batch: upstream has no such exchange, XLA's CPU none at all.
+
+    So it is made of what every platform has: each device takes what it receives from
+    the arguments of all.
+    """
+    rows = [gather_rows(cast_to_varying(x, names), names, 0) for x in args]
+    return at_own_index(_in_groups(rows, groups), names, 0)
+
+
+def _in_groups(rows: Sequence[Any], groups: tuple[Any, ...]) -> Any:
+    """The results of all devices, from all their arguments."""
     order, back = order_of(groups)
     parts = zip(*(_grouped(x, order, groups) for x in rows), strict=True)
-    out = concatenate([_fetched(*part) for part in parts], 0)
-    return [own_rows(take_rows(out, back), names, at)], [0]
+    return take_rows(concatenate([_fetched(*part) for part in parts], 0), back)
 
 
 def _element(x: Any, d: int | None) -> Any:

@@ -51,12 +51,6 @@ def test_every_element_of_a_batch_is_a_part_of_one_exchange():
     assert f"({types}) -> tensor<24xf32>" in call
 
 
-def test_a_batch_in_groups_keeps_them():
-    f = _f(minijax, GROUPS, batch=0)
-    text = minijax.jit(f).lower(*_arguments(3)).as_text()
-    assert "dense<[[0, 1], [2, 3]]>" in text
-
-
 def _parts(seed, groups, each=2, rest=()):
     """Parts of random sizes, which tile what is sent and leave gaps where received.
 
@@ -169,6 +163,8 @@ def test_a_batch_is_a_loop(mesh, groups):
     f = program(minijax, {"i": 4}, mesh, minijax.vmap(_exchange("i", groups)))
     (got,) = evaluate(minijax.make_jaxpr(f)(*args), *args)
     np.testing.assert_array_equal(got, want)
+    if groups or not mesh:  # without groups it is the operation that CPU lacks
+        np.testing.assert_array_equal(np.asarray(minijax.jit(f)(*args)), want)
 
 
 def test_arguments_that_do_not_fit():

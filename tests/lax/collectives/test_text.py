@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minijax
+from minijax.lowering.lower import lower_to_module
 
 PERM = [(0, 1), (1, 0), (2, 3)]
 
@@ -183,3 +184,21 @@ def test_the_jaxpr_of_a_derivative(upstream, name):
         return _x(), y
 
     _both(upstream, text)
+
+
+def test_a_broadcast_is_an_operation_for_gpu_only(upstream):
+    def body(lax, x):
+        return lax.pbroadcast(x, "y", 2)
+
+    theirs = upstream.jit(_shard_map(upstream, body, ("y",))).trace(_x())
+    theirs = theirs.lower(lowering_platforms=("cuda",)).as_text()
+    jaxpr = minijax.make_jaxpr(_shard_map(minijax, body, ("y",)))(_x()).jaxpr
+    texts = {}
+    for platform in ("gpu", "cpu", "tpu"):
+        module = lower_to_module(jaxpr, "f", num_partitions=8, platform=platform)
+        texts[platform] = str(module)
+    (want,) = [line for line in theirs.splitlines() if "collective_broadcast" in line]
+    assert _same(want.strip()) in _same(texts["gpu"])
+    for platform in ("cpu", "tpu"):
+        assert "collective_broadcast" not in texts[platform]
+        assert texts[platform].count("stablehlo.all_gather") == 1
