@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import EMPTY_MESH, ShapedArray, replicated
 from minijax.core.errors import jaxprs as errors
 from minijax.core.errors.jaxprs import JaxprTypeError
 from minijax.core.jaxpr import (
@@ -153,7 +153,7 @@ def _check_types(jaxpr: Jaxpr, eqn: JaxprEqn) -> None:
     if len(found) != len(eqn.outvars):
         raise errors.wrong_number("results", len(found), len(eqn.outvars))
     for v, aval in zip(eqn.outvars, found, strict=True):
-        if v.aval != aval:
+        if not _same(v.aval, aval):
             name = atom_text(v, jaxpr)
             raise errors.wrong_result(name, str(aval), str(v.aval))
     rule = primitive.effects
@@ -165,8 +165,19 @@ def _check_types(jaxpr: Jaxpr, eqn: JaxprEqn) -> None:
 def _same_but_weak(a: Any, b: Any) -> bool:
     """Whether a value of type `a` may stand for one of type `b`."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
-        return a.strip_weak_type() == b.strip_weak_type()
+        return _same(a.strip_weak_type(), b.strip_weak_type())
     return a == b
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two types are the same, up to meshes that have no say in them."""
+    return a == b or _without_auto_mesh(a) == _without_auto_mesh(b)
+
+
+def _without_auto_mesh(aval: Any) -> Any:
+    if isinstance(aval, ShapedArray) and aval.mesh.are_all_axes_auto:
+        return aval.update(sharding=replicated(EMPTY_MESH, aval.ndim))
+    return aval
 
 
 def _effects(eqns: Sequence[JaxprEqn]) -> frozenset[Any]:

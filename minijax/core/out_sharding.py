@@ -22,6 +22,7 @@ from minijax.core.mesh import (
     PartitionSpec,
     get_abstract_mesh,
 )
+from minijax.core.source import user_source
 
 
 def canonicalize_sharding(
@@ -54,11 +55,12 @@ def canonicalize_sharding(
     mesh = sharding.mesh.abstract_mesh
     both_auto = mesh.are_all_axes_auto and context.are_all_axes_auto
     if check_mesh and not (both_auto or context.empty or mesh == context):
-        raise errors.other_mesh(context, mesh, name)
+        raise errors.other_mesh(context, mesh, name, user_source())
     spec = sharding.spec
     for axis in (*spec.axes, *spec.unreduced, *spec.reduced):
         if mesh.axis_type(axis) is not AxisType.Explicit:
-            raise errors.not_explicit(name, spec, axis, mesh.axis_type(axis))
+            kind = mesh.axis_type(axis)
+            raise errors.not_explicit(name, spec, axis, kind, user_source())
     return sharding if mesh is sharding.mesh else NamedSharding(mesh, spec)
 
 

@@ -29,18 +29,20 @@ def not_a_target(name: str, value: object) -> TypeError:
     )
 
 
-def not_explicit(name: str, spec: object, axis: str, kind: object) -> ValueError:
+def not_explicit(
+    name: str, spec: object, axis: str, kind: object, source: object
+) -> ValueError:
     return ValueError(
         f"PartitionSpec passed to {name} cannot contain axis names that are of type "
         f"Auto or Manual. Got PartitionSpec: {spec} with axis name: {axis} of type: "
-        f"{kind}."
+        f"{kind}. This error occurs at source:  {source}"
     )
 
 
-def other_mesh(context: object, mesh: object, name: str) -> ValueError:
+def other_mesh(context: object, mesh: object, name: str, source: object) -> ValueError:
     return ValueError(
         f"Context mesh {context} should match the mesh of sharding {mesh} passed to "
-        f"{name}."
+        f"{name}. This error occurs at source:  {source}"
     )
 
 
