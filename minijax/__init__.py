@@ -27,7 +27,7 @@ from minijax.transforms.evaluate import EvalTrace, clear_caches
 from minijax.transforms.grad import grad, linearize, value_and_grad, vjp
 from minijax.transforms.jit import jit
 from minijax.transforms.jvp import jvp
-from minijax.transforms.linear import linear_transpose
+from minijax.transforms.linear_transpose import linear_transpose
 from minijax.transforms.place import (
     block_until_ready,
     device_put,

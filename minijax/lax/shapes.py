@@ -300,10 +300,12 @@ def _broadcast_batch(
     sharding: Any,
 ) -> Any:
     operand = moveaxis(args[0], dims[0], 0)
+    # numpy adds, as it does upstream, whose printed programs show its integers.
+    shifted = np.add(broadcast_dimensions, 1)
     out = broadcast_in_dim_p.bind1(
         operand,
         shape=(axis.size, *shape),
-        broadcast_dimensions=(0, *(d + 1 for d in broadcast_dimensions)),
+        broadcast_dimensions=(0, *shifted.astype(np.int64)),
         sharding=for_vmap(axis, sharding),
     )
     return [out], [0]

@@ -52,7 +52,7 @@ def placement(x: Any) -> Kind | None:
     return x.kind if type(x) is Array else None
 
 
-class Lowered(NamedTuple):
+class LoweredProgram(NamedTuple):
     """A lowered program with what is needed to compile and call it."""
 
     module: LoweredModule
@@ -78,7 +78,7 @@ def lower(
     result_info: Sequence[str] | None = None,
     keep_unused: bool = False,
     describe: Callable[[int], str] = "argument {}".format,
-) -> Lowered:
+) -> LoweredProgram:
     """Lowers a jaxpr without constvars for arguments that lie as told.
 
     Args:
@@ -117,7 +117,7 @@ def lower(
         platform=platform,
         devices=devices,
     )
-    return Lowered(
+    return LoweredProgram(
         module,
         devices,
         mesh,
@@ -138,7 +138,7 @@ def _check_order(ordered: Sequence[Effect], devices: Sequence[Any]) -> None:
         raise errors.ordered_on_several_devices(refused)
 
 
-def compile_lowered(lowered: Lowered) -> Executable:
+def compile_lowered(lowered: LoweredProgram) -> Executable:
     """Compiles; a program that was compiled before for the same devices is shared."""
     callbacks = lowered.module.host_callbacks
     if callbacks:
@@ -170,7 +170,9 @@ def clear_compiled() -> None:
     _compiled.clear()
 
 
-def _compile(lowered: Lowered, module: Any, callbacks: Sequence[Any]) -> Executable:
+def _compile(
+    lowered: LoweredProgram, module: Any, callbacks: Sequence[Any]
+) -> Executable:
     several = callbacks and len(lowered.devices) > 1
     return compile_module(
         module,

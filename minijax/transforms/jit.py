@@ -2,7 +2,7 @@
 
 The way of a call: flatten the arguments, look its signature up, run. A signature seen
 for the first time is traced, lowered and compiled. Under a trace the primitive of
-`call` is bound instead, with the traced function as its parameter.
+`jit_primitive` is bound instead, with the traced function as its parameter.
 
 Upstream: `jax/_src/api.py` (`jit`), `jax/_src/pjit.py`, `jax/_src/stages.py`.
 """
@@ -39,7 +39,7 @@ from minijax.runtime.array import Array
 from minijax.runtime.execute import Executable
 from minijax.runtime.placement import device_put
 from minijax.transforms import compile as compiling
-from minijax.transforms.call import bind_body
+from minijax.transforms.jit_primitive import bind_body
 from minijax.transforms.shapes import as_struct, aval_of_leaf, sharding_of_leaf
 from minijax.transforms.signature import NO_STATIC, Options, Static
 
@@ -188,7 +188,7 @@ class JitFunction:
 
     def _lower(
         self, static: Static, leaves: Sequence[Any], tree: Any
-    ) -> tuple[_Traced, compiling.Lowered]:
+    ) -> tuple[_Traced, compiling.LoweredProgram]:
         traced = self._trace(static, leaves, tree)
         params = self._params(static, traced)
         values = [*traced.consts, *leaves]
@@ -219,7 +219,7 @@ class JitFunction:
         return _ready(traced, lowered)
 
 
-def _ready(traced: _Traced, lowered: compiling.Lowered) -> _Ready:
+def _ready(traced: _Traced, lowered: compiling.LoweredProgram) -> _Ready:
     everything = len(lowered.kept) == len(traced.jaxpr.invars)
     executable = compiling.compile_lowered(lowered)
     # Captured arrays are put where the program wants them once, not at each call.
@@ -260,7 +260,7 @@ class Lowered:
     Upstream: `jax/_src/stages.py` (`Lowered`).
     """
 
-    def __init__(self, traced: _Traced, lowered: compiling.Lowered):
+    def __init__(self, traced: _Traced, lowered: compiling.LoweredProgram):
         self._traced = traced
         self._lowered = lowered
 

@@ -1,7 +1,7 @@
 """`shard_map`: writing the program of one device, to be run on every device of a mesh.
 
 This file is the function: it checks meshes and specs against arguments and results,
-traces the body on per-device types, and binds the primitive of `manual`.
+traces the body on per-device types, and binds the primitive.
 
 Upstream: `jax/_src/shard_map.py` (`shard_map`).
 """
@@ -43,10 +43,10 @@ from minijax.core.staging import (
 )
 from minijax.core.trace import axis_env, typeof
 from minijax.lax.collectives.pcast import pvary
-from minijax.transforms.manual import (
-    in_mesh_order,
+from minijax.transforms.shard_map_primitive import (
     inside,
     manual_mesh,
+    mesh_ordered,
     shard_aval,
     shard_map_p,
     spec_type,
@@ -151,7 +151,7 @@ def _check_mesh(
     if not names <= every:
         raise errors.axis_names_subset(show_frozenset(names), show_frozenset(every))
     names -= frozenset(mesh.manual_axes)
-    types = [mesh.axis_type(n) for n in in_mesh_order(mesh, names)]
+    types = [mesh.axis_type(n) for n in mesh_ordered(mesh, names)]
     if in_specs is Infer and any(t is not AxisType.Explicit for t in types):
         raise errors.in_specs_needed(show_frozenset(names), ", ".join(map(str, types)))
     if in_specs is not Infer:
@@ -418,7 +418,7 @@ class _Call:
                 (
                     place.spec_path,
                     spec,
-                    in_mesh_order(self.mesh, missing),
+                    mesh_ordered(self.mesh, missing),
                     self._listed(said.varying),
                     self._listed(missing & held),
                     self._listed(manual.varying),
@@ -431,7 +431,7 @@ class _Call:
             )
 
     def _listed(self, names: frozenset[str]) -> str:
-        return ",".join(in_mesh_order(self.mesh, names))
+        return ",".join(mesh_ordered(self.mesh, names))
 
 
 def _plain(aval: Any) -> str:
@@ -479,4 +479,4 @@ class _Body:
         if isinstance(aval, AbstractToken):
             return x
         missing = frozenset(spec.axes) - aval.manual.varying
-        return pvary(x, in_mesh_order(self.call.mesh, missing)) if missing else x
+        return pvary(x, mesh_ordered(self.call.mesh, missing)) if missing else x

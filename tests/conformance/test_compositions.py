@@ -12,7 +12,7 @@ import pytest
 import minijax
 from minijax.core.check import check_jaxpr
 from minijax.core.jaxpr import JaxprEqn
-from minijax.transforms.manual import inside, shard_map_p
+from minijax.transforms.shard_map_primitive import inside, shard_map_p
 
 Fun = Callable[[Any], Any]
 X = np.array([0.3, -0.5, 0.8, 1.1], np.float32)

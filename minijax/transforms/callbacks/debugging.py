@@ -39,8 +39,8 @@ from minijax.transforms.callbacks.common import (
     split_static,
 )
 from minijax.transforms.control.cond import cond
-from minijax.transforms.manual import inside
 from minijax.transforms.shard_map import shard_map
+from minijax.transforms.shard_map_primitive import inside
 from minijax.transforms.vmap import BatchAxis
 
 debug_effect = Effect("Debug", repeatable=True)

@@ -83,7 +83,7 @@ def spec_type(spec: PartitionSpec) -> ManualAxisType:
     return manual_type(spec.axes, spec.unreduced, spec.reduced)
 
 
-def in_mesh_order(mesh: BaseMesh, names: Names) -> tuple[str, ...]:
+def mesh_ordered(mesh: BaseMesh, names: Names) -> tuple[str, ...]:
     """The names as a tuple, the same in every run."""
     return tuple(n for n in mesh.axis_names if n in names)
 
@@ -296,7 +296,7 @@ def residual_spec(aval: Any, params: dict[str, Any]) -> PartitionSpec:
         return PartitionSpec()
     mesh, manual = params["mesh"], aval.manual
     names = manual.varying if params["check_vma"] else params["newly_manual_axes"]
-    order = in_mesh_order(mesh, names & params["newly_manual_axes"])
+    order = mesh_ordered(mesh, names & params["newly_manual_axes"])
     return PartitionSpec(
         *([order] if order else []),
         unreduced=manual.unreduced,
@@ -369,7 +369,7 @@ def _transpose(
 
     def unmentioned(spec: PartitionSpec) -> tuple[str, ...]:
         named = {*spec.axes, *spec.unreduced, *spec.reduced}
-        return in_mesh_order(mesh, newly_manual_axes - named)
+        return mesh_ordered(mesh, newly_manual_axes - named)
 
     def divided(ct: Any, spec: PartitionSpec) -> Any:
         parts = math.prod(mesh.shape[n] for n in unmentioned(spec))
