@@ -378,6 +378,12 @@ def batch_unary(prim: Primitive) -> Callable[..., Any]:
     return batch
 
 
+def _in_front(x: Any, shape: tuple[int, ...]) -> Any:
+    """A value with a first dimension of size 1; numpy counts, as it does upstream."""
+    dims = np.arange(1, len(shape) + 1, dtype=np.int64)
+    return broadcast_in_dim(x, (1, *shape), tuple(dims))
+
+
 def batch_broadcasting(prim: Primitive) -> Callable[..., Any]:
     """Batching of an operation on each element of several operands.
 
@@ -392,7 +398,7 @@ def batch_broadcasting(prim: Primitive) -> Callable[..., Any]:
         if all(s == shape and d == dim for s, d in pairs if s):
             return prim.bind(*args, **params), [dim]
         arrays = [
-            x if not s else expand_dims(x, (0,)) if d is None else move_batch(x, d, 0)
+            x if not s else _in_front(x, s) if d is None else move_batch(x, d, 0)
             for x, s, d in zip(args, shapes, dims, strict=True)
         ]
         ndim = max(len(typeof(x).shape) for x in arrays)

@@ -120,7 +120,9 @@ def shard_map(
     fun = f
 
     @wraps(fun)
-    def wrapped(*args: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            raise errors.keyword_argument(name, fun_name(fun))
         the_mesh, names = _check_mesh(mesh, axis_names, in_specs, out_specs)
         return _Call(fun, the_mesh, names, in_specs, out_specs, check_vma)(args)
 

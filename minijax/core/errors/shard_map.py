@@ -28,6 +28,14 @@ def not_callable(fun: object) -> TypeError:
     )
 
 
+def keyword_argument(name: str, function: str) -> TypeError:
+    return TypeError(
+        f"_shard_map.<locals>.wrapped() got an unexpected keyword argument '{name}'. "
+        f"The function that shard_map made of {function} takes positional arguments, "
+        "to which in_specs correspond."
+    )
+
+
 def no_context_mesh() -> ValueError:
     return ValueError(
         "The context mesh cannot be empty. Use `jax.set_mesh(mesh)` to enter into a "
