@@ -477,3 +477,66 @@ def test_every_row_names_a_test_that_exists():
     assert all(table)
     for path, test in (pair for row in table for pair in row):
         assert f"def {test}(" in (ROOT / path).read_text("utf-8"), (path, test)
+
+
+# ------------------------------------------------------------------ printed otherwise
+
+
+def test_two_uses_of_a_value_add_up_in_another_order():
+    def program(lib):
+        printed = str(lib.make_jaxpr(lib.grad(lambda x: x * x))(1.0))
+        return re.search(r"add_any \w \w", printed).group()
+
+    differ(program, "add_any c b", "add_any b c")
+
+
+def test_eager_shard_map_says_where_a_tracer_came_from():
+    def program(lib):
+        return each(lib, lambda v: v if v.sum() > 0 else -v)(np.arange(4.0))
+
+    start = "TracerBoolConversionError: Attempted boolean conversion of traced array"
+    differ(program, f"{start} with shape bool[]{{V:i}}.\nSee", start)
+    assert "depends on the value of the argument v" in outcome(program, minijax)
+
+
+def test_a_mapped_numpy_array_comes_back_as_an_array():
+    def program(lib):
+        exchange = lib.vmap(lambda v: lib.lax.all_to_all(v, "i", 0, 0), axis_name="i")
+        return type(exchange(SQUARE)[0]).__name__
+
+    differ(program, "ndarray", "Array")
+
+
+def test_a_captured_token_is_an_argument():
+    def program(lib):
+        token = lib.lax.create_token()
+        text = lib.jit(lambda: lib.lax.after_all(token)).lower().as_text()
+        return "create_token" in text
+
+    differ(program, "True", "False")
+
+
+def test_tokens_are_donated_and_pass_through():
+    token = minijax.lax.create_token()
+    f = minijax.jit(lambda t, x: (t, x + 1), donate_argnums=(0, 1))
+    again, x = f(token, minijax.numpy.ones(3))
+    assert np.array_equal(x, [2, 2, 2])
+    minijax.lax.after_all(again).block_until_ready()
+
+
+def test_wrong_trees_of_out_specs_show_the_class_of_tracers():
+    def program(lib):
+        specs = (P(lib), P(lib))
+        mesh = make_mesh(lib, (4,), ("i",), "Auto")
+        f = lib.shard_map(lambda v: v, mesh=mesh, in_specs=P(lib), out_specs=specs)
+        return f(np.arange(4))
+
+    differ(program, "ValueError: pytree structure error", "ValueError: pytree struct")
+    assert "minijax.core.staging.StagingTracer" in outcome(program, minijax)
+
+
+def test_vjp_returns_a_function():
+    def program(lib):
+        return type(lib.vjp(lambda x: x * x, 3.0)[1]).__name__
+
+    differ(program, "VJP", "function")

@@ -77,12 +77,21 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
         raise errors.rank(sharding.spec, aval)
     out_spec = sharding.spec.for_aval(aval.ndim)
 
+    changed = _gathered_axes(aval, in_spec, out_spec, multi_dim)
+
     def f_shmap(part: Any) -> Any:
-        for dim, names in _gathered_axes(aval, in_spec, out_spec, multi_dim):
+        for dim, names in changed:
             part = all_gather(part, names, axis=dim, tiled=True, to="reduced")
         return part
 
-    return jit(shard_map(f_shmap, out_specs=out_spec))(x)
+    try:
+        return jit(shard_map(f_shmap, out_specs=out_spec))(x)
+    except ValueError as error:
+        gathered = frozenset(n for _, names in changed for n in names)
+        if gathered <= out_spec.reduced | out_spec.unreduced:
+            raise
+        wanted = out_spec.update(reduced=out_spec.reduced | gathered)
+        raise errors.not_named_reduced(str(error), wanted) from None
 
 
 def _gathered_axes(

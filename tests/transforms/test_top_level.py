@@ -119,7 +119,7 @@ def test_the_program_is_one_all_gather(mesh: Any) -> None:
     [
         (P("y"), "so that it's a prefix of in_spec"),
         (P("x", "y"), "to be unsharded on dimension 1"),
-        (P(), "require replication"),
+        (P(), r"write P\(None, None, reduced={'x'}\) as its out_sharding"),
         (P("x", None, None), "top_level_all_gather"),
         (P("q"), "is not found in mesh"),
         (None, "cannot be None"),
@@ -143,3 +143,25 @@ def test_it_needs_a_mesh_of_explicit_axes() -> None:
     auto = minijax.make_mesh((4,), ("i",), axis_types=(AxisType.Auto,))
     with minijax.set_mesh(auto), pytest.raises(ValueError, match="are explicit"):
         minijax.top_level_all_gather(X, P())
+
+
+def test_second_derivatives(mesh: Any) -> None:
+    x = minijax.device_put(X / 64, P("x"))
+
+    def loss(gather: Any) -> Any:
+        def of(x: Any) -> Any:
+            return jnp.sum(jnp.sin(reshard(gather(x) * 2.0, P())) ** 3)
+
+        return of
+
+    def gather(x: Any) -> Any:
+        return minijax.top_level_all_gather(x, P(reduced={"x"}))
+
+    def curvature(f: Any) -> Any:
+        return minijax.grad(lambda x: jnp.sum(minijax.grad(f)(x) ** 2))
+
+    found = curvature(loss(gather))(x)
+    expected = curvature(lambda x: jnp.sum(jnp.sin(x * 2.0) ** 3))(jnp.asarray(X / 64))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    _, forward = minijax.jvp(minijax.grad(loss(gather)), (x,), (x,))
+    assert forward.sharding.spec == P("x", None)

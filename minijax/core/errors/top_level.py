@@ -60,3 +60,11 @@ def not_a_prefix(in_spec: object, out_spec: object, dim: int) -> ValueError:
         f"your out_spec of array dimension {dim} so that it's a prefix of in_spec. Of "
         "a dimension's axes the last ones are gathered and the first ones stay."
     )
+
+
+def not_named_reduced(text: str, wanted: object) -> ValueError:
+    """`text` is what `shard_map` says of it."""
+    return ValueError(
+        f"{text} top_level_all_gather keeps gathered axes in the type, as reduced: "
+        f"write {wanted} as its out_sharding."
+    )
