@@ -22,6 +22,7 @@ from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.pytree import (
+    LEAF,
     equality_errors,
     keystr,
     tree_flatten,
@@ -86,8 +87,14 @@ class JitFunction:
             static, args, kwargs = self._options.split(args, kwargs)
         if not is_evaluating():
             return self._bind(static, *tree_flatten((args, kwargs)))
-        # Almost every call comes here and finds its signature, so few steps are taken.
-        leaves, tree = tree_flatten((args, kwargs) if kwargs else args)
+        # Almost every call comes here and finds its signature, so few steps are taken:
+        # where the arguments are just arrays there is no tree to look at.
+        leaves: Sequence[Any] = args
+        tree: Any = None
+        kinds = [x.kind for x in args if type(x) is Array]
+        if kwargs or len(kinds) < len(args):
+            leaves, tree = tree_flatten((args, kwargs) if kwargs else args)
+            kinds = [x.kind if type(x) is Array else _other(x) for x in leaves]
         key = (
             tree,
             static,
@@ -96,7 +103,7 @@ class JitFunction:
             get_concrete_mesh(),
             axis_env(),
             dtypes.x64_enabled(),
-            *[x.kind if type(x) is Array else _other(x) for x in leaves],
+            *kinds,
         )
         ready = self._ready.get(key)
         if ready is None:
@@ -105,7 +112,10 @@ class JitFunction:
         values = [*ready.consts, *leaves] if ready.consts else leaves
         if ready.kept is not None:
             values = [values[i] for i in ready.kept]
-        return tree_unflatten(ready.out_tree, ready.executable.call(values))
+        outs = ready.executable.call(values)
+        if ready.out_tree is LEAF:
+            return outs[0]
+        return tree_unflatten(ready.out_tree, outs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces and lowers for these arguments, or for `ShapeDtypeStruct`s of them.
