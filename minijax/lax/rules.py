@@ -380,7 +380,7 @@ def batch_unary(prim: Primitive) -> Callable[..., Any]:
 
 def _in_front(x: Any, shape: tuple[int, ...]) -> Any:
     """A value with a first dimension of size 1; numpy counts, as it does upstream."""
-    dims = np.arange(1, len(shape) + 1, dtype=np.int64)
+    dims: Any = np.arange(1, len(shape) + 1, dtype=np.int64)
     return broadcast_in_dim(x, (1, *shape), tuple(dims))
 
 
