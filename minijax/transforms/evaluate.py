@@ -39,9 +39,11 @@ class EvalTrace(Trace):
     def process(
         self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> list[Any]:
+        # With the names: callers may give the same parameters in another order.
         key = (
             primitive,
             *[signature(x) for x in args],
+            *params,
             *params.values(),
             get_abstract_mesh(),
             get_concrete_mesh(),

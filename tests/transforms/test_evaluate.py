@@ -9,6 +9,8 @@ import minijax
 import minijax.numpy as jnp
 from minijax import lax
 from minijax.core.primitive import Primitive
+from minijax.core.trace import shaped
+from minijax.lowering.dialect import broadcast_in_dim, ir_type
 from minijax.transforms import evaluate
 
 V = np.arange(3, dtype=np.float32)
@@ -104,3 +106,15 @@ def test_caches_can_be_cleared() -> None:
     minijax.clear_caches()
     assert compiled() == 0
     np.testing.assert_allclose(lax.cos(V), np.cos(V), rtol=1e-6)
+
+
+def test_parameters_are_told_apart_by_name_in_any_order() -> None:
+    grid_p = Primitive("grid")
+    grid_p.def_abstract_eval(lambda x, *, rows, cols: [shaped((rows, cols), x.dtype)])
+
+    @grid_p.def_lowering
+    def _lowering(ctx: Any, x: Any, **_: Any) -> Any:
+        return [broadcast_in_dim(x, (), ir_type(ctx.avals_out[0]))]
+
+    assert grid_p.bind1(np.float32(1), rows=2, cols=3).shape == (2, 3)
+    assert grid_p.bind1(np.float32(1), cols=2, rows=3).shape == (3, 2)
