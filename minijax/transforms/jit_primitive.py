@@ -24,7 +24,11 @@ from minijax.core.linear import Zero, is_undefined
 from minijax.core.primitive import Primitive
 from minijax.core.trace import use_trace
 from minijax.transforms.jvp import jvp_jaxpr
-from minijax.transforms.partial_eval import PartialEvalTrace, partial_eval_jaxpr
+from minijax.transforms.partial_eval import (
+    PartialEvalTrace,
+    partial_eval_jaxpr,
+    selected,
+)
 from minijax.transforms.transpose import transpose_jaxpr
 from minijax.transforms.vmap import batch_jaxpr
 
@@ -147,22 +151,18 @@ def _dce(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     if body is jaxpr or (all(used) and all(kept)):
         return eqn
     if kept != read:
-        body = body.replace(invars=_where(jaxpr.invars, kept))
+        body = body.replace(invars=selected(jaxpr.invars, kept))
     params = eqn.params | {
-        "donated_invars": _where(eqn.params["donated_invars"], kept),
-        "in_shardings": _where(eqn.params["in_shardings"], kept),
+        "donated_invars": selected(eqn.params["donated_invars"], kept),
+        "in_shardings": selected(eqn.params["in_shardings"], kept),
         "jaxpr": body,
-        "out_shardings": _where(eqn.params["out_shardings"], used),
+        "out_shardings": selected(eqn.params["out_shardings"], used),
     }
     return eqn.replace(
-        invars=_where(eqn.invars, kept),
-        outvars=_where(eqn.outvars, used),
+        invars=selected(eqn.invars, kept),
+        outvars=selected(eqn.outvars, used),
         params=params,
     )
-
-
-def _where(items: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(x for x, m in zip(items, mask, strict=True) if m)
 
 
 @jit_p.def_pretty

@@ -236,3 +236,8 @@ def _partial_eval_jaxpr(
     computed = [v for v, i in zip(residuals, forwarded, strict=True) if i is None]
     known = known.replace(outvars=[*known.outvars[:count], *computed])
     return PartialEvalJaxpr(known, unknown_jaxpr[0], out_unknown, forwarded)
+
+
+def selected(items: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    """The items that a mask marks."""
+    return tuple(x for x, m in zip(items, mask, strict=True) if m)

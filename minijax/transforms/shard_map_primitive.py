@@ -47,6 +47,7 @@ from minijax.transforms.partial_eval import (
     PartialEvalJaxpr,
     PartialEvalTrace,
     partial_eval_jaxpr,
+    selected,
 )
 from minijax.transforms.transpose import backward_pass
 from minijax.transforms.vmap import BatchAxis, batch_jaxpr
@@ -221,8 +222,8 @@ def _jvp(
         *primals,
         *kept,
         jaxpr=body,
-        in_specs=in_specs + _where(in_specs, nonzero),
-        out_specs=out_specs + _where(out_specs, nonzero_out),
+        in_specs=in_specs + selected(in_specs, nonzero),
+        out_specs=out_specs + selected(out_specs, nonzero_out),
         **rest,
     )
     count = len(out_specs)
@@ -237,10 +238,6 @@ def _jvp(
 
 def _inside(params: dict[str, Any]) -> Any:
     return inside(params["mesh"], params["newly_manual_axes"], params["check_vma"])
-
-
-def _where(items: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(x for x, m in zip(items, mask, strict=True) if m)
 
 
 @shard_map_p.def_partial_eval
@@ -270,21 +267,21 @@ def _partial_eval(
         lambda *known_args: shard_map_p.bind(
             *known_args,
             jaxpr=known_body,
-            in_specs=_where(in_specs, known),
-            out_specs=(*_where(out_specs, out_known), *computed_specs),
+            in_specs=selected(in_specs, known),
+            out_specs=(*selected(out_specs, out_known), *computed_specs),
             **rest,
         ),
-        *_where(args, known),
+        *selected(args, known),
     )
-    residuals = split.residuals(_where(args, known), results[count:])
-    residual_specs = split.residuals(_where(in_specs, known), computed_specs)
+    residuals = split.residuals(selected(args, known), results[count:])
+    residual_specs = split.residuals(selected(in_specs, known), computed_specs)
     with use_trace(trace.staging):
         late = shard_map_p.bind(
             *residuals,
-            *_where(args, unknown),
+            *selected(args, unknown),
             jaxpr=unknown_body,
-            in_specs=(*residual_specs, *_where(in_specs, unknown)),
-            out_specs=_where(out_specs, split.out_unknown),
+            in_specs=(*residual_specs, *selected(in_specs, unknown)),
+            out_specs=selected(out_specs, split.out_unknown),
             **rest,
         )
     return split.merge(results[:count], late)
@@ -387,10 +384,10 @@ def _transpose(
             UndefinedPrimal(a) if u else next(known)
             for a, u in zip(jaxpr.in_avals, linear, strict=True)
         ]
-        found = _where(backward_pass(jaxpr, operands, cts_in_body), linear)
+        found = selected(backward_pass(jaxpr, operands, cts_in_body), linear)
         nonzero.extend(type(ct) is not Zero for ct in found)
         results = []
-        for ct, spec in zip(found, _where(in_specs, linear), strict=True):
+        for ct, spec in zip(found, selected(in_specs, linear), strict=True):
             if type(ct) is not Zero:
                 names = () if check_vma else unmentioned(spec)
                 results.append(psum(ct, names) if names else ct)
@@ -402,20 +399,20 @@ def _transpose(
         if type(ct) is not Zero
     ]
     ct_avals = [
-        a.to_cotangent() for a in _where(jaxpr.out_avals, [not z for z in zero])
+        a.to_cotangent() for a in selected(jaxpr.out_avals, [not z for z in zero])
     ]
-    known_avals = _where(jaxpr.in_avals, [not u for u in linear])
+    known_avals = selected(jaxpr.in_avals, [not u for u in linear])
     with _inside(params):
         transposed = stage_body(body, [*ct_avals, *known_avals])
-    ct_specs = [s.cotangent() for s in _where(out_specs, [not z for z in zero])]
-    ct_in_specs = [s.cotangent() for s in _where(in_specs, linear)]
+    ct_specs = [s.cotangent() for s in selected(out_specs, [not z for z in zero])]
+    ct_in_specs = [s.cotangent() for s in selected(in_specs, linear)]
     results = iter(
         shard_map_p.bind(
             *kept,
-            *_where(args, [not u for u in linear]),
+            *selected(args, [not u for u in linear]),
             jaxpr=transposed,
-            in_specs=(*ct_specs, *_where(in_specs, [not u for u in linear])),
-            out_specs=_where(ct_in_specs, nonzero),
+            in_specs=(*ct_specs, *selected(in_specs, [not u for u in linear])),
+            out_specs=selected(ct_in_specs, nonzero),
             **params,
         )
     )
