@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.errors.tracing import TokenTypeError
 from minijax.core.mesh import AbstractMesh, NamedSharding, PartitionSpec
 
 Shape = tuple[int, ...]
@@ -282,6 +283,11 @@ class AbstractToken(AbstractValue):
 
     def to_cotangent(self) -> AbstractToken:
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by Python itself, as when it copies
+            raise AttributeError(name)
+        raise TokenTypeError(name)
 
     def __repr__(self) -> str:
         return "AbstractToken()"

@@ -117,6 +117,8 @@ def dtype_of(x: Any) -> DType:
         >>> dtype_of(1), dtype_of(np.zeros(3)), dtype_of(int)
         (dtype('int32'), dtype('float32'), dtype('int32'))
     """
+    if isinstance(x, np.ndarray | np.generic):
+        return canonical(x64_enabled(), _checked(x, x.dtype))
     kind = _SCALARS.get(x if isinstance(x, type) else type(x))
     if kind is not None:
         return canonical(x64_enabled(), WIDEST[kind])
@@ -193,6 +195,8 @@ def canonicalize_user_dtype(dtype: Any, fun_name: str | None = None) -> DType:
     """
     if dtype is None:
         raise errors.missing_user_dtype()
+    if hasattr(dtype, "aval"):
+        raise errors.array_as_dtype()
     if isinstance(dtype, type) and dtype in _SCALARS:
         return canonical(x64_enabled(), WIDEST[_SCALARS[dtype]])
     given: DType = np.dtype(dtype)
@@ -364,11 +368,17 @@ def result_type(
     if not args:
         raise errors.nothing_to_promote()
     types = [dtype_and_weak_type(default_dtype("f") if x is None else x) for x in args]
+    dtype, weak = result_of(*types)
+    return (dtype, weak) if return_weak_type_flag else dtype
+
+
+def result_of(*types: _WeakDType) -> _WeakDType:
+    """`result_type` of values of which (dtype, weak_type) is known already."""
     dtype, weak = promote_weak(*types)
     if weak:
         # A weak type has no width of its own: the default of its kind stands for it.
         dtype = _default_of(x64_enabled(), dtype)
-    return (dtype, weak) if return_weak_type_flag else dtype
+    return dtype, weak
 
 
 @functools.cache

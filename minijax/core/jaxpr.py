@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast, final
 
-from minijax.core.avals import AbstractValue, ShapedArray
+from minijax.core.avals import EMPTY_MESH, AbstractValue, ShapedArray
 from minijax.core.mesh import get_abstract_mesh, use_abstract_mesh
 from minijax.core.source import Source, replayed_source
 
@@ -235,15 +235,16 @@ def in_mesh_of(variables: Sequence[Atom]) -> AbstractContextManager[None]:
     Within one program the types of mesh axes may change: see `auto_axes`.
     """
     around = get_abstract_mesh()
-    if around.empty:
+    if around is EMPTY_MESH:
         return _SAME_MESH
     for v in variables:
         if type(v.aval) is ShapedArray:
-            mesh = v.aval.mesh
-            both_auto = mesh.are_all_axes_auto and around.are_all_axes_auto
-            if mesh is around or mesh.empty or both_auto:
+            mesh = v.aval.sharding.mesh
+            if mesh is around or mesh is EMPTY_MESH:
                 return _SAME_MESH
-            return use_abstract_mesh(mesh)
+            if mesh.are_all_axes_auto and around.are_all_axes_auto:
+                return _SAME_MESH
+            return use_abstract_mesh(v.aval.mesh)
     return _SAME_MESH
 
 

@@ -21,6 +21,8 @@ is no registry elsewhere. What each rule receives and returns:
   unknown part; only primitives that hold a jaxpr have their own.
 * `dce(eqn, used) -> eqn`: the equation without what only its unused results need;
   likewise.
+* `eager(*args, **params) -> outs`: what binding it means when nothing is traced, for
+  the few that need no program for it; the others are compiled.
 
 Every primitive returns a list; `bind1` unwraps the only result of those with one.
 
@@ -47,6 +49,7 @@ class Primitive:
         "axis_names",
         "batch",
         "dce",
+        "eager",
         "effects",
         "jvp",
         "lowering",
@@ -71,6 +74,7 @@ class Primitive:
         self.axis_names: Callable[[dict[str, Any]], tuple[str, ...]] | None = None
         self.partial_eval: Rule | None = None
         self.dce: Rule | None = None
+        self.eager: Rule | None = None
         #: Chooses the parameters that a printed equation shows:
         #: `pretty(eqn) -> dict[str, Any]`; None shows all of them.
         self.pretty: Rule | None = None

@@ -1,9 +1,10 @@
 """Where in the user's program a value came from.
 
 The user's frame is the innermost one outside this package. Finding it costs a walk
-over the frames in between, so which code objects are the package's own is remembered;
-and while a program is run once more, its equations' own sources stand for the frames,
-which are many there and all the package's.
+over the frames in between, so which files are the package's own is remembered (by
+name: a string keeps its hash, a code object computes it each time); and while a
+program is run once more, its equations' own sources stand for the frames, which are
+many there and all the package's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import CodeType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_ours: dict[CodeType, bool] = {}
+_ours: dict[str, bool] = {}
 
 
 class Source(NamedTuple):
@@ -30,9 +31,10 @@ class Source(NamedTuple):
 
 def is_ours(code: CodeType) -> bool:
     """Whether code is this package's own."""
-    ours = _ours.get(code)
+    file = code.co_filename
+    ours = _ours.get(file)
     if ours is None:
-        ours = _ours[code] = code.co_filename.startswith(_PACKAGE)
+        ours = _ours[file] = file.startswith(_PACKAGE)
     return ours
 
 
@@ -48,9 +50,9 @@ def user_source(depth: int = 1) -> Source | None:
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
-        ours = _ours.get(code)
+        ours = _ours.get(code.co_filename)
         if ours is None:
-            ours = _ours[code] = code.co_filename.startswith(_PACKAGE)
+            ours = is_ours(code)
         if not ours:
             return Source(code, frame.f_lineno)
         frame = frame.f_back

@@ -167,17 +167,16 @@ class StagingTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """The variable or literal that stands for any value in this program."""
-        if isinstance(x, StagingTracer) and x.owner is self:
-            return x.variable
+        if isinstance(x, Tracer):
+            if type(x) is StagingTracer and x.owner is self:
+                return x.variable
+            check_live(x)
+        elif is_literal(x):
+            return Literal(x, typeof(x))
         known = self.consts.get(id(x))
         if known is not None:
             return known[0]
-        if isinstance(x, Tracer):
-            check_live(x)
-        aval = typeof(x)
-        if not isinstance(x, Tracer) and is_literal(x):
-            return Literal(x, aval)
-        var = Var(aval)
+        var = Var(typeof(x))
         self.consts[id(x)] = (var, x)
         return var
 

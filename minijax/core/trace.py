@@ -15,6 +15,7 @@ Upstream: `jax/_src/core.py` (`Trace`, `Tracer`, `TracingContext`, `AxisEnv`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.avals import NO_NAMES, AbstractToken, Names, ShapedArray
 from minijax.core.errors import tracing as errors
+from minijax.core.errors.shapes import bad_shape
 
 if TYPE_CHECKING:
     from minijax.core.primitive import Primitive
@@ -250,10 +252,20 @@ def shaped(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Shape
     key = (shape, dtype, weak_type)
     aval = _aval_cache.get(key)
     if aval is None:
+        # 1.0 and True equal 1: what is kept must be right for all that find it.
+        if not all(type(d) is int for d in shape):
+            return shaped(_as_ints(shape), dtype, weak_type)
         if len(_aval_cache) > 65536:
             _aval_cache.clear()
         aval = _aval_cache[key] = ShapedArray(shape, dtype, weak_type)
     return aval
+
+
+def _as_ints(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    try:
+        return tuple([int(operator.index(d)) for d in shape])
+    except TypeError:
+        raise bad_shape(shape) from None
 
 
 # ------------------------------------------------------- the axis environment
@@ -296,8 +308,9 @@ class AxisEnv:
         )
 
 
-_NO_AXES = AxisEnv()
-_axis_env: ContextVar[AxisEnv] = ContextVar("axis_env", default=_NO_AXES)
+#: Where no axis is bound, which is nearly everywhere.
+NO_AXES = AxisEnv()
+_axis_env: ContextVar[AxisEnv] = ContextVar("axis_env", default=NO_AXES)
 
 
 def axis_env() -> AxisEnv:
@@ -344,23 +357,28 @@ def _masked_array(_: Any) -> NoReturn:
     raise errors.masked_array()
 
 
-def _python_scalar(dtype: str) -> Any:
-    def aval(_: Any) -> ShapedArray:
-        return shaped((), dtypes.canonicalize_dtype(np.dtype(dtype)), dtype != "bool")
-
-    return aval
+def _scalar(dtype: Any, weak_type: bool) -> Callable[[Any], ShapedArray]:
+    """The type of all scalars of one class, narrow or, under x64, wide."""
+    narrow, wide = (
+        shaped((), dtypes.canonical(x64, np.dtype(dtype)), weak_type)
+        for x64 in (False, True)
+    )
+    if narrow is wide:
+        return lambda _: wide
+    return lambda _: wide if dtypes.x64_enabled() else narrow
 
 
 def _numpy_value(x: Any) -> ShapedArray:
     return shaped(x.shape, dtypes.dtype_of(x))
 
 
+aval_of_type.update({d.type: _scalar(d, False) for d in dtypes.NUMERIC_DTYPES})
 aval_of_type.update(
     {
-        bool: lambda _: shaped((), np.dtype(bool)),
-        int: _python_scalar("int64"),
-        float: _python_scalar("float64"),
-        complex: _python_scalar("complex128"),
+        bool: _scalar(bool, False),
+        int: _scalar(np.int64, True),
+        float: _scalar(np.float64, True),
+        complex: _scalar(np.complex128, True),
         np.ndarray: _numpy_value,
         np.generic: _numpy_value,
         np.ma.MaskedArray: _masked_array,

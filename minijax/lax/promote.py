@@ -19,7 +19,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.errors import numeric as errors
 from minijax.core.mesh import NamedSharding, P
 from minijax.core.rules import join_partitions, result_mesh
-from minijax.core.trace import typeof
+from minijax.core.trace import Tracer, typeof
 from minijax.lax.convert import convert
 from minijax.lax.rules import cast_together
 from minijax.lax.shapes import (
@@ -37,6 +37,8 @@ DType = np.dtype[Any]
 
 def as_value(x: Any) -> Any:
     """What stands for `x`: the result of `__jax_array__` where it has that."""
+    if isinstance(x, Tracer):
+        return x
     convert_itself = getattr(x, "__jax_array__", None)
     return x if convert_itself is None else convert_itself()
 
@@ -47,6 +49,8 @@ def is_array_like(x: Any) -> bool:
     >>> is_array_like(1.5), is_array_like("a"), is_array_like([1])
     (True, False, False)
     """
+    if isinstance(x, Tracer):
+        return True
     if isinstance(x, bool | int | float | complex | np.ndarray | np.generic):
         return not isinstance(x, np.str_ | np.bytes_)
     return hasattr(x, "__jax_array__") or (hasattr(x, "aval") and hasattr(x, "shape"))
@@ -70,11 +74,13 @@ _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 def cast(x: Any, dtype: DType, weak_type: bool = False) -> Any:
     """A value of exactly this type; an equation only if `x` is an array."""
-    if is_array(x):
-        return convert(x, dtype, weak_type)
     aval = typeof(x)
     if aval.dtype == dtype and aval.weak_type == weak_type:
         return x
+    if is_array(x):
+        return convert(x, dtype, weak_type)
+    if type(x) is float and dtype.kind == "f" and not weak_type:
+        return dtype.type(x)  # the same as below, and frequent: `x * 1.5`
     if not weak_type:
         return np.asarray(x).astype(dtype)[() if not aval.shape else ...]
     if not aval.shape:
@@ -103,12 +109,8 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
 
 
 def _promoted(to: Callable[[DType], DType], args: Sequence[Any]) -> list[Any]:
-    avals = [typeof(x) for x in args]
-    first = avals[0]
-    if all(a.dtype == first.dtype and a.weak_type == first.weak_type for a in avals):
-        dtype, weak = first.dtype, first.weak_type
-    else:
-        dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    types = [(a.dtype, a.weak_type) for a in map(typeof, args)]
+    dtype, weak = types[0] if len(set(types)) == 1 else dtypes.result_of(*types)
     wanted = to(dtype)
     return [cast(x, wanted, weak) for x in cast_together(*args)]
 
@@ -131,7 +133,7 @@ def promote_args_inexact(name: str, *args: Any) -> list[Any]:
 def _checked(name: str, args: Sequence[Any]) -> list[Any]:
     check_array_like(name, *args)
     values = [as_value(x) for x in args]
-    if any(typeof(x).dtype == dtypes.float0 for x in values):
+    if dtypes.float0 in [typeof(x).dtype for x in values]:
         raise errors.float0_operand(name)
     return values
 
@@ -139,7 +141,7 @@ def _checked(name: str, args: Sequence[Any]) -> list[Any]:
 def promote_shapes(*args: Any) -> list[Any]:
     """Operands of one rank; scalars stay scalars where all the others agree already."""
     shapes = [typeof(x).shape for x in args]
-    if len({len(s) for s in shapes}) < 2 or len({len(s) for s in shapes if s}) < 2:
+    if len({len(s) for s in shapes if s}) < 2:
         return list(args)
     rank = len(broadcast_shapes(*shapes))
     return [broadcast_to_rank(x, rank) for x in args]

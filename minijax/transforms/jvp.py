@@ -40,7 +40,8 @@ class JVPTracer(Tracer):
 
     @property
     def aval(self) -> Any:
-        return typeof(self.primal)
+        primal = self.primal
+        return primal.aval if isinstance(primal, Tracer) else typeof(primal)
 
     def concrete(self) -> Any:
         primal = self.primal

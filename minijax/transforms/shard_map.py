@@ -210,9 +210,11 @@ class _Call:
         values = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         avals = [typeof(x) for x in values]
         in_specs = [s for s in specs if s is not None]
-        failures = self._paths(in_tree, self.in_specs, specs, "the passed args", "in")
-        self._check_rank("in", [f for f in failures if f], in_specs, avals)
-        self._check_divides([f for f in failures if f], in_specs, avals)
+        places = partial(
+            self._places, in_tree, self.in_specs, specs, "the passed args", "in"
+        )
+        self._check_rank("in", places, in_specs, avals)
+        self._check_divides(places, in_specs, avals)
         self._check_explicit(in_specs, avals)
         inner = [
             shard_aval(a, s, self.mesh, self.names, self.check_vma)
@@ -291,22 +293,21 @@ class _Call:
 
     # --- checks of specs against values
 
-    def _paths(
+    def _places(
         self,
         tree: Any,
         spec_tree: Any,
         flat_specs: Sequence[Any],
         base: str,
         prefix: str,
-    ) -> list[errors.SpecFailure | None]:
-        """Per leaf where it and its spec stand in what the user wrote."""
+    ) -> list[errors.SpecFailure]:
+        """Per spec where it and its leaf stand in what the user wrote: for errors."""
         values = tree_unflatten(tree, range(tree.num_leaves))
         paths = [path for path, _ in tree_leaves_with_path(values)]
         spec_paths = self._spec_paths(spec_tree, values, len(paths))
-        found: list[errors.SpecFailure | None] = []
+        found: list[errors.SpecFailure] = []
         for path, spec_path, spec in zip(paths, spec_paths, flat_specs, strict=True):
             if spec is None:
-                found.append(None)
                 continue
             extra = self._bound_to(path) if prefix == "in" else ""
             text = f"{prefix}_specs{spec_path}"
@@ -355,59 +356,59 @@ class _Call:
     def _check_rank(
         self,
         prefix: str,
-        places: Sequence[errors.SpecFailure],
+        places: _Places,
         specs: Sequence[PartitionSpec],
         avals: Sequence[Any],
     ) -> None:
         failures = []
-        for place, spec, aval in zip(places, specs, avals, strict=True):
+        for i, (spec, aval) in enumerate(zip(specs, avals, strict=True)):
             if isinstance(aval, AbstractToken):
                 if spec.partitions or spec.unreduced or spec.reduced:
                     raise errors.token_spec(spec)
             elif len(spec.partitions) > aval.ndim:
-                failures.append(place._replace(aval=_plain(aval), rank=aval.ndim))
+                failures.append(_failed(places()[i], aval))
         if failures:
             raise errors.spec_too_long(prefix, self.name, failures)
 
     def _check_divides(
         self,
-        places: Sequence[errors.SpecFailure],
+        places: _Places,
         specs: Sequence[PartitionSpec],
         avals: Sequence[Any],
     ) -> None:
         failures = []
-        for place, spec, aval in zip(places, specs, avals, strict=True):
+        for i, (spec, aval) in enumerate(zip(specs, avals, strict=True)):
             for dim in range(len(spec.partitions)):
                 axes = spec.axes_of(dim)
                 total = math.prod(self.mesh.shape[n] for n in axes)
                 size = aval.shape[dim]
                 if size % total:
-                    shown = place._replace(aval=_plain(aval), rank=aval.ndim)
+                    shown = _failed(places()[i], aval)
                     failures.append((shown, dim, size, axes, total))
         if failures:
             sizes = list(self.mesh.shape.values())
             raise errors.not_divisible(self.name, sizes, self.mesh.axis_names, failures)
 
     def _check_out(self, body: _Body, avals: Sequence[Any]) -> None:
-        places = self._paths(
-            body.out_tree, self.out_specs, body.out_specs, f"{self.name}(*args)", "out"
+        base = f"{self.name}(*args)"
+        places = partial(
+            self._places, body.out_tree, self.out_specs, body.out_specs, base, "out"
         )
-        shown = [p for p in places if p is not None]
-        self._check_rank("out", shown, body.out_specs, avals)
+        self._check_rank("out", places, body.out_specs, avals)
         if self.check_vma:
-            self._check_replication(shown, body.out_specs, avals)
+            self._check_replication(places, body.out_specs, avals)
         for spec, aval in zip(body.out_specs, avals, strict=True):
             unshard_aval(aval, spec, self.mesh, self.check_vma)
 
     def _check_replication(
         self,
-        places: Sequence[errors.SpecFailure],
+        places: _Places,
         specs: Sequence[PartitionSpec],
         avals: Sequence[Any],
     ) -> None:
         failures = []
         outer = frozenset(self.mesh.manual_axes)
-        for place, spec, aval in zip(places, specs, avals, strict=True):
+        for i, (spec, aval) in enumerate(zip(specs, avals, strict=True)):
             if isinstance(aval, AbstractToken):
                 continue
             said, manual = spec_type(spec), aval.manual
@@ -418,7 +419,7 @@ class _Call:
                 continue
             failures.append(
                 (
-                    place.spec_path,
+                    places()[i].spec_path,
                     spec,
                     mesh_ordered(self.mesh, missing),
                     self._listed(said.varying),
@@ -434,6 +435,14 @@ class _Call:
 
     def _listed(self, names: frozenset[str]) -> str:
         return ",".join(mesh_ordered(self.mesh, names))
+
+
+#: Where specs and leaves stand in what the user wrote: found only for an error.
+_Places = Callable[[], Sequence[errors.SpecFailure]]
+
+
+def _failed(place: errors.SpecFailure, aval: Any) -> errors.SpecFailure:
+    return place._replace(aval=_plain(aval), rank=aval.ndim)
 
 
 def _plain(aval: Any) -> str:
