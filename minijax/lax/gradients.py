@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes, rules
+from minijax.core.avals import ShapedArray
 from minijax.core.pytree import tree_map
 from minijax.core.trace import typeof
 from minijax.lax.cases import unary
@@ -24,7 +25,9 @@ def stop_gradient(x: Any) -> Any:
 
     def stop(leaf: Any) -> Any:
         # Only what has a derivative needs to be stopped.
-        inexact = dtypes.issubdtype(typeof(leaf).dtype, np.inexact)
+        aval = typeof(leaf)
+        array = isinstance(aval, ShapedArray)  # and no token
+        inexact = array and dtypes.issubdtype(aval.dtype, np.inexact)
         return stop_gradient_p.bind1(leaf) if inexact else leaf
 
     return tree_map(stop, x)

@@ -24,6 +24,7 @@ from minijax.lowering.dialect import attr, building, context, i32, string
 from minijax.lowering.donation import Donation, is_open, plan_donation
 from minijax.lowering.rule_context import LoweringContext, ModuleContext, Shardings
 from minijax.lowering.sharding import says_nothing, sharding_attr
+from minijax.lowering.tokens import tell_tokens_apart
 
 __all__ = ["LoweredModule", "LoweringContext", "ModuleContext", "lower_to_module"]
 
@@ -52,11 +53,13 @@ class LoweredModule:
         with building():
             copy = ir.Module.parse(self.bytecode())
             main: Any = ir.SymbolTable(copy.operation)["main"]
-            entries = [
-                {named.name: named.attr for named in entry}
-                for entry in main.attributes["res_attrs"]
-            ]
             types = ir.FunctionType(main.attributes["function_type"].value).results
+            entries: list[dict[str, ir.Attribute]] = [{} for _ in types]
+            if "res_attrs" in main.attributes:  # there are none where all are empty
+                for entry, named in zip(
+                    entries, main.attributes["res_attrs"], strict=True
+                ):
+                    entry.update({x.name: x.attr for x in named})
             for i in positions:
                 rank = getattr(types[i], "rank", 0)
                 entries[i]["sdy.sharding"] = sharding_attr(_EVERYWHERE, rank)
@@ -64,6 +67,16 @@ class LoweredModule:
             main.attributes["res_attrs"] = ir.ArrayAttr.get(dicts)
             _name_meshes(copy)
         return copy
+
+    def with_distinct_tokens(self) -> LoweredModule:
+        """A copy in which no two results of `main` are the same token.
+
+        Where two are, XLA:CPU ends the process.
+        """
+        with building():
+            copy = ir.Module.parse(self.bytecode())
+            tell_tokens_apart(ir.SymbolTable(copy.operation)["main"])
+        return LoweredModule(copy, self.host_callbacks)
 
 
 _EVERYWHERE = NamedSharding(AbstractMesh((), ()), PartitionSpec())

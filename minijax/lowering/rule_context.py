@@ -36,6 +36,7 @@ from minijax.core.mesh import (
     Sharding,
 )
 from minijax.core.primitive import Primitive
+from minijax.core.source import replayed_source
 from minijax.lowering.dialect import (
     Region,
     attr,
@@ -179,6 +180,13 @@ class LoweringContext:
 
     def lower_jaxpr(self, jaxpr: Jaxpr, values: Values) -> list[ir.Value]:
         """Lowers a program (without constvars) into the current block."""
+        around = replayed_source.get()
+        try:
+            return self._lower_jaxpr(jaxpr, values)
+        finally:
+            replayed_source.set(around)
+
+    def _lower_jaxpr(self, jaxpr: Jaxpr, values: Values) -> list[ir.Value]:
         env: dict[Atom, ir.Value] = dict(zip(jaxpr.invars, values, strict=True))
         live, _ = dead_code_eliminated(jaxpr, [True] * len(jaxpr.outvars))
         for eqn in live.eqns:
@@ -194,6 +202,8 @@ class LoweringContext:
             operands = [
                 env[v] if isinstance(v, Var) else _literal(v) for v in eqn.invars
             ]
+            # For rules that trace; to search the stack would take long deep inside.
+            replayed_source.set(eqn.source)
             with _location(primitive.name):
                 results = primitive.lowering(ctx, *operands, **eqn.params)
             if len(results) != len(eqn.outvars):

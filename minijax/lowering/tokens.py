@@ -18,13 +18,14 @@ Upstream: `jax/_src/interpreters/mlir.py` (`TokenSet`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from jaxlib.mlir import ir
 
 from minijax.core.effects import Effect, ordered_effects
 from minijax.lowering.dialect import Region, op, token_type
 
-__all__ = ["Tokens"]
+__all__ = ["Tokens", "tell_tokens_apart"]
 
 
 class Tokens:
@@ -101,3 +102,12 @@ class Tokens:
 
         types = [*[token_type()] * taken, *region.types]
         return Region(types, body, region.terminator)
+
+
+def tell_tokens_apart(main: Any) -> None:
+    """Makes a token of its own of each that a function returns, by an `after_all`."""
+    end = list(main.regions[0].blocks[0].operations)[-1]
+    with ir.InsertionPoint(end):
+        for i, x in enumerate(end.operands):
+            if x.type == token_type():
+                (end.operands[i],) = op("stablehlo.after_all", [x], [token_type()])

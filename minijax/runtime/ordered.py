@@ -63,14 +63,25 @@ class _State(threading.local):
 _state = _State()
 
 
+def next_tokens(ordered: Sequence[Effect]) -> list[Token]:
+    """The tokens for the next program with these effects."""
+    return [_state.token(effect) for effect in ordered]
+
+
+def wait_for(effect: Effect) -> None:
+    """Waits for the last program of this thread that had this ordered effect."""
+    last = _state.tokens.get(effect)
+    if last is not None:
+        _state.succeeded(last)
+
+
 def in_order(call: Call, ordered: Sequence[Effect]) -> Call:
-    """A call of a program that takes and returns tokens, as one of its other values."""
+    """A call of a program that returns tokens, as one of its other results."""
     count = len(ordered)
 
     def run(args: Sequence[Any]) -> list[Any]:
-        tokens = _state.tokens
-        outs = call([*[_state.token(e) for e in ordered], *args])
-        tokens.update(zip(ordered, outs, strict=False))
+        outs = call(args)
+        _state.tokens.update(zip(ordered, outs, strict=False))
         return outs[count:]
 
     return run

@@ -1,19 +1,21 @@
 """Evaluation: what binding a primitive means when nothing is being traced.
 
 There is one path. The one-equation jaxpr is compiled, once per primitive, types,
-placements and parameters, and run.
+placements and parameters, and run. Where a parameter is a program, what was compiled
+dies with it. Only what looks into programs, `debug`, needs none: its `eager` rule runs.
 
 Upstream: `jax/_src/dispatch.py` (`apply_primitive`, `xla_primitive_callable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minijax.core import dtypes
+from minijax.core.bounded import Bounded
 from minijax.core.errors import tracing as errors
-from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var
+from minijax.core.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, typeof
@@ -26,9 +28,11 @@ from minijax.transforms.compile import (
     signature,
 )
 
-# Bounded: the oldest entry goes when a new one would be too many.
-_MOST = 16384
-_executables: dict[Any, tuple[Executable, list[int]]] = {}
+type _Call = Callable[[Sequence[Any]], list[Any]]
+#: How to call what was compiled, and that itself, kept alive for others who need it.
+type _Compiled = tuple[_Call, Executable | None]
+
+_executables = Bounded[Any, _Compiled](16384)
 
 
 class EvalTrace(Trace):
@@ -51,22 +55,27 @@ class EvalTrace(Trace):
         )
         found = _executables.get(key)
         if found is None:
-            found = _compile(primitive, args, params)
-            if len(_executables) >= _MOST:
-                del _executables[next(iter(_executables))]
-            _executables[key] = found
-        executable, kept = found
-        return executable.call(
-            args if len(kept) == len(args) else [args[i] for i in kept]
-        )
+            # What was made for a program that is a parameter is kept with that, under
+            # a key that does not hold it.
+            body = next(subjaxprs(params), None)
+            table = _executables if body is None else body.cache
+            if body is not None:
+                key = ("compiled", *(None if k is body else k for k in key))
+            found = table.get(key)
+            if found is None:
+                found = table[key] = _compile(primitive, args, params)
+        return found[0](args)
 
 
 def _compile(
     primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
-) -> tuple[Executable, list[int]]:
+) -> _Compiled:
     names = primitive.axis_names
     if names is not None and names(params):
         raise errors.needs_mapped_context(primitive.name)
+    if primitive.eager is not None:
+        eager = primitive.eager
+        return lambda args: eager(*args, **params), None
     avals = [typeof(x) for x in args]
     invars = [Var(a) for a in avals]
     outvars = [Var(a) for a in primitive.abstract_eval(*avals, **params)]
@@ -85,7 +94,9 @@ def _compile(
         [placement(x) for x in args],
         describe=f"argument {{}} of {primitive.name}".format,
     )
-    return compile_lowered(lowered), lowered.kept
+    executable = compile_lowered(lowered)
+    kinds = [placement(x) for x in args]
+    return executable.caller(kinds, kept=lowered.kept), executable
 
 
 def clear_caches() -> None:

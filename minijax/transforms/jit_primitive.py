@@ -78,12 +78,22 @@ def _lowering(
 
 @jit_p.def_jvp
 def _jvp(
-    primals: Any, tangents: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any
+    primals: Any,
+    tangents: Any,
+    *,
+    name: str,
+    jaxpr: Jaxpr,
+    ctx_mesh: Any,
+    donated_invars: Any,
+    **_: Any,
 ) -> Any:
     nonzero = [type(t) is not Zero for t in tangents]
     body, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     kept = [t for t in tangents if type(t) is not Zero]
-    results = bind_body(body, [*primals, *kept], name, ctx_mesh=ctx_mesh)
+    # Tangents are donated with their primals.
+    donated = (*donated_invars, *selected(donated_invars, nonzero))
+    same = {"ctx_mesh": ctx_mesh, "donated_invars": donated}
+    results = bind_body(body, [*primals, *kept], name, **same)
     count = len(jaxpr.outvars)
     found = iter(results[count:])
     tangents_out = [
@@ -95,10 +105,19 @@ def _jvp(
 
 @jit_p.def_batch
 def _batch(
-    axis: Any, args: Any, dims: Any, *, name: str, jaxpr: Jaxpr, ctx_mesh: Any, **_: Any
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    name: str,
+    jaxpr: Jaxpr,
+    ctx_mesh: Any,
+    donated_invars: Any,
+    **_: Any,
 ) -> Any:
     body, out_dims = batch_jaxpr(jaxpr, axis, dims)
-    return bind_body(body, args, name, ctx_mesh=ctx_mesh), out_dims
+    kept = {"ctx_mesh": ctx_mesh, "donated_invars": donated_invars}
+    return bind_body(body, args, name, **kept), out_dims
 
 
 @jit_p.def_partial_eval

@@ -40,7 +40,8 @@ def top_level_all_gather(xs: Any, out_sharding: Any, *, multi_dim: bool = False)
       The tree of `xs`; each array equal to its original, with the sharding asked for.
 
     Raises:
-      ValueError: where the mesh is not all Explicit, or a target is no prefix.
+      ValueError: where the mesh is not all Explicit, where a target is no prefix, and
+        where it does not name the gathered axes as reduced.
       TypeError: for a target that is no sharding.
 
     >>> import numpy as np, minijax
@@ -78,20 +79,18 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
     out_spec = sharding.spec.for_aval(aval.ndim)
 
     changed = _gathered_axes(aval, in_spec, out_spec, multi_dim)
+    gathered = frozenset(n for _, names in changed for n in names)
+    wanted = in_spec.update(out_spec.partitions, reduced=in_spec.reduced | gathered)
+    if wanted != out_spec:
+        # `shard_map` would find out, and name its function, which nobody wrote.
+        raise errors.not_named_reduced(aval, sharding.spec, wanted)
 
     def f_shmap(part: Any) -> Any:
         for dim, names in changed:
             part = all_gather(part, names, axis=dim, tiled=True, to="reduced")
         return part
 
-    try:
-        return jit(shard_map(f_shmap, out_specs=out_spec))(x)
-    except ValueError as error:
-        gathered = frozenset(n for _, names in changed for n in names)
-        if gathered <= out_spec.reduced | out_spec.unreduced:
-            raise
-        wanted = out_spec.update(reduced=out_spec.reduced | gathered)
-        raise errors.not_named_reduced(str(error), wanted) from None
+    return jit(shard_map(f_shmap, out_specs=out_spec))(x)
 
 
 def _gathered_axes(

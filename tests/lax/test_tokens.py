@@ -5,6 +5,7 @@ import pytest
 
 import minijax as jax
 from minijax import lax
+from minijax.experimental import io_callback
 
 
 def both(text, upstream):
@@ -49,6 +50,88 @@ def test_after_all_of_something_else(jit):
     with pytest.raises(TypeError, match="Arguments to after_all must be tokens") as e:
         (jax.jit(f) if jit else f)(np.ones(2, np.float32))
     assert "argument 1 has type float32[2]" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "x", "said"),
+    [
+        (0, 2.0, "argument 0 has type ~float32[]"),
+        (0, np.ones((2, 3), np.int32), "argument 0 has type int32[2,3]"),
+        (2, True, "argument 2 has type bool[]"),
+    ],
+)
+def test_after_all_says_which_argument_and_what_it_is(place, x, said):
+    tokens = [lax.create_token() for _ in range(place)]
+    with pytest.raises(TypeError, match=r"^Arguments to after_all must be tokens") as e:
+        lax.after_all(*tokens, x, lax.create_token())
+    assert said in str(e.value)
+
+
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("jit", [False, True])
+def test_after_all_of_any_number(count, jit):
+    tokens = [lax.create_token() for _ in range(count)]
+    after = (jax.jit(lax.after_all) if jit else lax.after_all)(*tokens)
+    assert str(jax.typeof(after)) == "AbstractToken()"
+    assert all(after is not t for t in tokens)
+    after.block_until_ready()
+    text = jax.jit(lax.after_all).lower(*tokens).as_text()
+    names = ", ".join(f"%arg{i}" for i in range(count))
+    assert f"stablehlo.after_all {names} : !stablehlo.token" in text
+
+
+def test_two_tokens_are_two():
+    def f():
+        return lax.create_token(), lax.create_token()
+
+    assert str(jax.make_jaxpr(f)()).count("create_token") == 2
+    assert jax.jit(f).lower().as_text().count("create_token") == 2
+    for pair in (f(), jax.jit(f)()):
+        assert pair[0] is not pair[1]
+        for t in pair:
+            t.block_until_ready()
+
+
+def _returns(t):
+    u = lax.after_all(t)
+    return {
+        "an argument": (t, t),
+        "a token made": (u, u),
+        "through a barrier": (t, lax.optimization_barrier((t, 1.0))[0]),
+        "through a function": jax.jit(lambda t: (t, t, 1))(t),
+        "through a loop": (t, lax.fori_loop(0, 2, lambda _, t: t, t)),
+        "through branches": lax.cond(True, lambda: (t, t), lambda: (t, t)),
+        "as its tangent": jax.jvp(lambda t: t, (t,), (t,)),
+    }
+
+
+@pytest.mark.parametrize("how", _returns(lax.create_token()))
+@pytest.mark.parametrize("donated", [False, True])
+def test_one_token_may_be_returned_twice(how, donated):
+    f = jax.jit(lambda t: _returns(t)[how], donate_argnums=0 if donated else ())
+    outs = jax.block_until_ready(f(lax.create_token()))
+    assert [str(jax.typeof(t)) for t in outs[:2]] == ["AbstractToken()"] * 2
+    # The program that is shown is the program that was written.
+    lowered = f.lower(lax.create_token()).as_text()
+    assert lowered.count("after_all") == (how == "a token made")
+
+
+def test_one_token_may_be_returned_twice_next_to_an_ordered_effect():
+    seen = []
+
+    def f(t):
+        io_callback(lambda: seen.append(1), None, ordered=True)
+        return t, t
+
+    for token in jax.jit(f)(lax.create_token()):
+        token.block_until_ready()
+    jax.effects_barrier()
+    assert seen == [1]
+
+
+def test_gradients_stop_at_a_token_as_at_an_array():
+    t, x = lax.stop_gradient((lax.create_token(), 2.0))
+    assert (str(jax.typeof(t)), float(x)) == ("AbstractToken()", 2.0)
 
 
 def test_after_all_of_no_value():

@@ -250,6 +250,51 @@ def refusals(jax: Any) -> Any:
     ]
 
 
+def whole_arrays_of_several_devices(jax: Any) -> Any:
+    """Where nothing is traced, a callback is given what there is, wherever it lies."""
+    io, seen = _io(jax), []
+    x = jax.device_put(X, jax.sharding.NamedSharding(_mesh(jax, 4), _spec(jax, "i")))
+
+    def see(x: Any) -> Any:
+        seen.append(np.asarray(x).tolist())
+        return np.asarray(x)
+
+    for ordered in (False, True):
+        for partitioned in (False, True):
+            kinds = {"ordered": ordered, "partitioned": partitioned}
+            jax.debug.callback(see, x, **kinds)
+    jax.debug.callback(see, x.sum(), ordered=True)
+    results = [
+        jax.pure_callback(see, X, x),
+        jax.pure_callback(see, SCALAR, x.sum()),
+        io(see, X, x),
+        io(see, X, x, ordered=True),
+    ]
+    jax.effects_barrier()
+    # Not as arrays: upstream says where they lie in terms of XLA.
+    return [*map(np.asarray, results), *[len(r.devices()) for r in results], seen]
+
+
+def raised_by_eager_debugging(jax: Any) -> Any:
+    """The function's own exception, there and then."""
+
+    def fails(x: Any) -> None:
+        raise ZeroDivisionError("the user's words")
+
+    calls, print_ = jax.debug.callback, jax.debug.print
+    return [
+        error(calls, fails, 1.0),
+        error(calls, fails, 1.0, ordered=True),
+        error(jax.vmap(lambda x: calls(fails, x)), X),
+        error(jax.grad(lambda x: (calls(fails, x), x)[1]), 1.0),
+        error(print_, "{:.2f}", X),
+        error(print_, "{:d}", 1.5),
+        error(print_, "{x!z}", x=1.5),
+        error(print_, "{"),
+        error(print_, "{} {1}", 1, 2),
+    ]
+
+
 def wrong_results(jax: Any) -> Any:
     def last_line(fun: Any) -> Any:
         raised = error(lambda: jax.block_until_ready(jax.pure_callback(fun, SCALAR)))
@@ -262,6 +307,10 @@ def wrong_results(jax: Any) -> Any:
         last_line(lambda: X),
         last_line(lambda: np.int32(1)),
         last_line(lambda: (1.0, 2.0)),
+        last_line(lambda: "words"),
+        last_line(object),
+        last_line(lambda: None),
+        last_line(lambda: {"a": 1.0, "b": 2.0}),
         last_line(fails),
     ]
 
@@ -481,6 +530,136 @@ def test_effects_stay_where_nothing_reads_the_results() -> None:
 
 def fails(x: Any) -> Any:
     raise ZeroDivisionError(f"no {float(x)}")
+
+
+def test_eager_debugging_keeps_its_place_after_programs() -> None:
+    seen: list[int] = []
+
+    def late(x: Any) -> None:
+        time.sleep(0.2)
+        seen.append(int(x))
+
+    minijax.jit(lambda x: minijax.debug.callback(late, x, ordered=True))(1)
+    minijax.debug.callback(lambda x: seen.append(int(x)), 2, ordered=True)
+    assert seen == [1, 2]
+
+
+KINDS: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
+    "pure": lambda f, x: minijax.pure_callback(f, SCALAR, x),
+    "io": lambda f, x: io_callback(f, SCALAR, x),
+    "ordered io": lambda f, x: io_callback(f, SCALAR, x, ordered=True),
+    "debug": lambda f, x: minijax.debug.callback(f, x),
+    "ordered debug": lambda f, x: minijax.debug.callback(f, x, ordered=True),
+}
+
+
+def _or_none(y: Any, x: Any) -> Any:
+    return x if y is None else y
+
+
+HOLDERS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "jit": minijax.jit,
+    "cond": lambda f: lambda x: cond(x < 9, f, f, x),
+    "scan": lambda f: lambda x: scan(lambda c, _: (c, f(c)), x, None, length=2),
+    "while": lambda f: (
+        lambda x: while_loop(
+            lambda c: c[1] < 1, lambda c: (_or_none(f(c[0]), c[0]), c[1] + 1), (x, 0)
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_failure_of_any_kind_names_the_function_and_leaves_nothing(
+    kind: str, holder: str
+) -> None:
+    seen: list[float] = []
+
+    def of_the_user(x: Any) -> Any:
+        raise LookupError("the user's words")
+
+    def fine(x: Any) -> Any:
+        seen.append(float(x))
+        return np.float32(x)
+
+    def run_it(f: Callable[..., Any]) -> None:
+        held = HOLDERS[holder](lambda x: KINDS[kind](f, x))
+        minijax.block_until_ready(minijax.jit(held)(np.float32(1)))
+        minijax.effects_barrier()
+
+    def fails_then_runs() -> None:
+        with pytest.raises(minijax.errors.JaxRuntimeError) as e:
+            run_it(of_the_user)
+        assert "LookupError: the user's words" in str(e.value)
+        assert "in of_the_user" in str(e.value)
+        minijax.effects_barrier()  # it has been told
+        run_it(fine)
+
+    fails_then_runs()
+    thread = threading.Thread(target=run_it, args=(fine,))
+    thread.start()
+    thread.join()
+    assert seen
+    assert {*seen} == {1.0}
+
+
+def test_ordered_debugging_in_an_eager_shard_map_is_refused_as_under_jit() -> None:
+    def show(x: Any) -> Any:
+        minijax.debug.print("{}", x, ordered=True)
+        return x
+
+    mapped = minijax.shard_map(
+        show, mesh=_mesh(minijax, 4), in_specs=P("i"), out_specs=P("i")
+    )
+    for f in (mapped, minijax.jit(mapped)):
+        with pytest.raises(ValueError, match=r"more than 1 device: \[OrderedDebug\]"):
+            f(X)
+
+
+def test_every_device_of_an_eager_shard_map_calls_as_under_jit() -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        minijax.debug.callback(lambda y: seen.append(int(y)), jnp.int32(3))
+        return x
+
+    mapped = minijax.shard_map(
+        f, mesh=_mesh(minijax, 4), in_specs=P("i"), out_specs=P("i")
+    )
+    for g in (mapped, minijax.jit(mapped)):
+        seen.clear()
+        g(X)
+        minijax.effects_barrier()
+        assert seen == [3] * 4
+
+
+def test_what_cannot_be_hashed_is_printed_by_compiled_programs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    minijax.jit(lambda x: minijax.debug.print("{} {}", {7}, x))(1)
+    minijax.effects_barrier()
+    assert capsys.readouterr().out == "{7} 1\n"
+
+
+def test_io_effects_in_mapped_control_flow() -> None:
+    """Each element calls as often as it would alone; nothing calls in order of many."""
+    log = Log()
+
+    def call(x: Any, ordered: bool = False) -> Any:
+        return io_callback(log, SCALAR, x, ordered=ordered)
+
+    chosen = minijax.vmap(lambda x: cond(x > 0.5, call, _same, x))
+    np.testing.assert_array_equal(chosen(X), X)
+    minijax.effects_barrier()
+    loop = minijax.vmap(lambda x: while_loop(lambda c: c < 2, lambda c: call(c) + 1, x))
+    np.testing.assert_array_equal(loop(np.arange(3, dtype=np.float32)), [2, 2, 2])
+    for f in (
+        lambda x: cond(x > 0.5, lambda x: call(x, True), _same, x),
+        lambda x: while_loop(lambda c: c < 2, lambda c: call(c, True) + 1, x),
+    ):
+        with pytest.raises(ValueError, match="Cannot `vmap` ordered IO callback"):
+            minijax.vmap(f)(X)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

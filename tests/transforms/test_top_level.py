@@ -119,7 +119,7 @@ def test_the_program_is_one_all_gather(mesh: Any) -> None:
     [
         (P("y"), "so that it's a prefix of in_spec"),
         (P("x", "y"), "to be unsharded on dimension 1"),
-        (P(), r"write P\(None, None, reduced={'x'}\) as its out_sharding"),
+        (P(), r"Write P\(None, None, reduced={'x'}\) as its out_sharding"),
         (P("x", None, None), "top_level_all_gather"),
         (P("q"), "is not found in mesh"),
         (None, "cannot be None"),
@@ -129,6 +129,42 @@ def test_wrong_targets(mesh: Any, target: Any, message: str) -> None:
     x = minijax.device_put(X, P("x"))
     with pytest.raises(ValueError, match=message):
         minijax.top_level_all_gather(x, target)
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "wanted"),
+    [
+        (P("x"), P(), "P(None, None, reduced={'x'})"),
+        (P("x"), P(unreduced={"x"}), "P(None, None, reduced={'x'})"),
+        (P("x"), P(reduced={"y"}), "P(None, None, reduced={'x'})"),
+        (P("x"), P("x", reduced={"y"}), "P('x', None)"),
+        (P("x", reduced={"y"}), P("x"), "P('x', None, reduced={'y'})"),
+        (P("x", reduced={"y"}), P(reduced={"x"}), "P(None, None, reduced={'x', 'y'})"),
+        (P(("x", "y", "z")), P("x", reduced={"z"}), "P('x', None, reduced={'y', 'z'})"),
+    ],
+)
+@pytest.mark.parametrize("how", ["eager", "jit", "vmap", "grad"])
+def test_a_target_must_say_what_is_reduced(
+    mesh: Any, before: P, target: P, wanted: str, how: str
+) -> None:
+    """The error is of the user's call, and shows the target to write."""
+
+    def gather(x: Any) -> Any:
+        return minijax.top_level_all_gather(x, target)
+
+    f = {
+        "eager": gather,
+        "jit": minijax.jit(gather),
+        "vmap": lambda x: minijax.vmap(gather, in_axes=2)(jnp.stack([x, x], 2)),
+        "grad": minijax.grad(lambda x: jnp.sum(gather(x))),
+    }[how]
+    x = minijax.device_put(X, before)
+    with pytest.raises(ValueError, match=r"^top_level_all_gather of float32") as e:
+        f(x)
+    text = str(e.value)
+    assert f"Write {wanted} as its out_sharding." in text
+    assert "f_shmap" not in text
+    assert "shard_map" not in text.split("While tracing")[0]
 
 
 def test_other_kinds_of_target(mesh: Any) -> None:

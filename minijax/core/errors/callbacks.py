@@ -48,6 +48,20 @@ def result_of_64_bits() -> ValueError:
     )
 
 
+def result_dtype(dtype: object) -> TypeError:
+    return TypeError(
+        f"No dtype_to_ir_type handler for dtype: {dtype}. A callback returns numbers "
+        "or booleans: result_shape_dtypes says of which dtype."
+    )
+
+
+def no_numbers(dtype: object) -> TypeError:
+    return TypeError(
+        f"Dtype {dtype} is not a valid JAX array type. Only arrays of numeric types "
+        "are supported by JAX."
+    )
+
+
 def wrong_count(expected: int, got: int) -> RuntimeError:
     return RuntimeError(
         "Mismatched number of outputs from callback. "

@@ -111,6 +111,8 @@ def result_types(result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], PyT
     leaves, tree = tree_flatten(result_shape_dtypes)
     for x in leaves:
         dtype = np.dtype(x.dtype)
+        if dtype not in dtypes.ARRAY_DTYPES:
+            raise errors.result_dtype(dtype)
         if dtypes.canonicalize_dtype(dtype) != dtype:
             raise errors.result_of_64_bits()
     return tuple(ShapedArray(x.shape, x.dtype) for x in leaves), tree
@@ -143,6 +145,9 @@ def _checked(
     if len(outs) != len(avals):
         raise errors.wrong_count(len(avals), len(outs))
     arrays = [np.asarray(x) for x in outs]
+    for x in arrays:
+        if x.dtype.kind in "OSUM":
+            raise errors.no_numbers(x.dtype)
     if not x64:
         arrays = [
             x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays

@@ -7,7 +7,8 @@ They have no results, only an effect: `Debug`, or `OrderedDebug`, which keeps ca
 the order of the program. Derivatives see through them: the call stays with the values.
 Mapped over many elements, there is a call for each, in order.
 
-An ordered one cannot be in a program for several devices, as nothing orders those.
+Where nothing is traced the function is called at once, with whole arrays. In programs
+for several devices there can be no ordered one, as nothing orders those.
 
 StableHLO: `custom_call`. Upstream: `jax/_src/debugging.py`.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import string
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -27,9 +29,12 @@ from minijax.core.errors import callbacks as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import PyTreeDef, tree_flatten
 from minijax.core.staging import stage
+from minijax.core.token import Token
+from minijax.core.trace import typeof
 from minijax.lax.collectives.axis_index import axis_index
 from minijax.lax.slicing import index_in_dim
 from minijax.lowering.callback import call_python
+from minijax.runtime.ordered import wait_for
 from minijax.transforms.callbacks.common import (
     FlatCallback,
     Held,
@@ -265,6 +270,18 @@ def _once_along_auto_axes(ctx: Any, values: Any, call: Callable[..., Any]) -> li
     return ctx.lower_jaxpr(jaxpr, values)
 
 
+def _callback_eager(
+    *args: Any, callback: FlatCallback, effect: Effect, **_: Any
+) -> list[Any]:
+    """Calls it here and now, with whole arrays; what it raises is raised."""
+    if effect.ordered:
+        wait_for(effect)
+    given = [np.array(x, typeof(x).dtype) if type(x) is not Token else x for x in args]
+    # As when it is compiled, it does not see the mesh around the call.
+    Context().run(callback, *given)
+    return []
+
+
 @debug_print_p.def_lowering
 def _print_lowering(
     ctx: Any,
@@ -278,14 +295,46 @@ def _print_lowering(
     static_args: Any,
     **_: Any,
 ) -> list[Any]:
-    show = partial(_print, fmt, np_printoptions, has_placeholders)
-    return _callback_lowering(
-        ctx,
-        *values,
-        callback=DebugCallback(show, in_tree, static_args),
-        effect=ordered_debug_effect if ordered else debug_effect,
-        partitioned=partitioned,
+    params = _as_callback(
+        fmt, has_placeholders, in_tree, np_printoptions, ordered, static_args
     )
+    return _callback_lowering(ctx, *values, partitioned=partitioned, **params)
+
+
+def _print_eager(
+    *args: Any,
+    fmt: str,
+    has_placeholders: bool,
+    in_tree: PyTreeDef,
+    np_printoptions: Any,
+    ordered: bool,
+    static_args: Any,
+    **_: Any,
+) -> list[Any]:
+    params = _as_callback(
+        fmt, has_placeholders, in_tree, np_printoptions, ordered, static_args
+    )
+    return _callback_eager(*args, **params)
+
+
+def _as_callback(
+    fmt: str,
+    placeholders: bool,
+    in_tree: PyTreeDef,
+    options: Any,
+    ordered: bool,
+    static: Any,
+) -> dict[str, Any]:
+    """Printing as the parameters of a `debug_callback`."""
+    show = partial(_print, fmt, options, placeholders)
+    return {
+        "callback": DebugCallback(show, in_tree, static),
+        "effect": ordered_debug_effect if ordered else debug_effect,
+    }
+
+
+debug_callback_p.eager = _callback_eager
+debug_print_p.eager = _print_eager
 
 
 def _rules(primitive: Primitive) -> None:
