@@ -29,13 +29,9 @@ ELSEWHERE = {
 
 #: Where upstream's message ends with what to do.
 HELPS_ALREADY = {
-    "Reduced axes can only refer to mesh axes of type Explicit",
-    "Resource axis is not found in mesh",
-    "numpy masked arrays are not supported",
     "axis sizes that are not evenly divisible",
     "in_specs entry which is too long",
     "scan body function carry input and carry output must have equal types",
-    "The 'sharding' attribute is not available",
     "Gradient only defined for scalar-output functions",
     "grad requires real- or complex-valued inputs",
 }

@@ -293,6 +293,9 @@ class Mesh(BaseMesh):
         if array.ndim != len(names):
             raise errors.mesh_rank(array.ndim, len(names))
         kinds = _as_axis_types(names, axis_types, "Mesh", AxisType.Auto)
+        for device in array.flat:
+            if names and not hasattr(device, "id"):
+                raise errors.not_a_device(device)
         return cls._intern(tuple(array.flat), array.shape, names, kinds)
 
     def _fill(self, *content: Any) -> None:

@@ -22,11 +22,11 @@ from minijax.core.errors import operands as errors
 from minijax.core.linear import Zero, zero_tangent
 from minijax.core.primitive import Primitive
 from minijax.core.trace import typeof
-from minijax.lax.arithmetic import add, max, min, mul, neg, share_of_max, sub
+from minijax.lax.arithmetic import add, max, min, mul, neg, round, share_of_max, sub
 from minijax.lax.cases import unary
 from minijax.lax.compare import eq, ne
 from minijax.lax.joining import concatenate
-from minijax.lax.parts import abs
+from minijax.lax.parts import abs, complex, imag, real
 from minijax.lax.reductions import combining, highest, lowest
 from minijax.lax.rules import (
     add_any,
@@ -241,7 +241,12 @@ def logaddexp(x: Any, y: Any) -> Any:
     """`log(exp(x) + exp(y))`, without overflow."""
     top, apart = max(x, y), sub(x, y)
     undefined, total = ne(apart, apart), add(x, y)  # of two equal infinities, and NaN
-    return select(undefined, total, add(top, log1p(exp(neg(abs(apart))))))
+    if not dtypes.issubdtype(typeof(x).dtype, np.complexfloating):
+        return select(undefined, total, add(top, log1p(exp(neg(abs(apart))))))
+    out = select(undefined, total, add(top, log1p(exp(sub(min(x, y), top)))))
+    angle = imag(out)  # to be brought between -pi and pi
+    turns = round(mul(angle, const(angle, 0.5 / np.pi)))
+    return complex(real(out), sub(angle, mul(turns, const(angle, 2 * np.pi))))
 
 
 def _of_logaddexp(x: Any, y: Any, out: Any, t: Any, u: Any) -> Any:

@@ -39,7 +39,7 @@ from minijax.lax.gather_scatter import (
     windows_shape,
 )
 from minijax.lax.rules import cast_together, instantiate, remembered
-from minijax.lax.shapes import Shape, moveaxis
+from minijax.lax.shapes import Shape, canonicalize_shape, moveaxis
 from minijax.lowering import dialect
 from minijax.lowering.dialect import attr, i64_array, ir_type, op1, tensor
 
@@ -64,6 +64,8 @@ def gather(
       fill_value: for mode `fill`; by default NaN, or the least integer (of unsigned
         ones the greatest), or True.
     """
+    if not isinstance(dimension_numbers, GatherDimensionNumbers):
+        raise errors.dimension_numbers("gather", type(dimension_numbers))
     chosen = GatherScatterMode.PROMISE_IN_BOUNDS
     if mode is not None:
         chosen = GatherScatterMode.from_any(mode)
@@ -76,7 +78,7 @@ def gather(
         operand,
         start_indices,
         dimension_numbers=dimension_numbers,
-        slice_sizes=tuple(slice_sizes),
+        slice_sizes=canonicalize_shape(tuple(slice_sizes)),
         unique_indices=bool(unique_indices),
         indices_are_sorted=bool(indices_are_sorted),
         mode=chosen,

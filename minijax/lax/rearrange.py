@@ -143,7 +143,7 @@ def _repeated(a: Any, repeats: Any, axis: int) -> Any:
     at = canonicalize_axis(operator.index(axis), len(shape))
     counts = np.asarray(repeats)
     if counts.size == 1:
-        count = int(counts.reshape(()))
+        count = operator.index(counts.reshape(())[()])
         wide = (*shape[: at + 1], count, *shape[at + 1 :])
         dims = [i for i in range(len(wide)) if i != at + 1]
         out = (*shape[:at], shape[at] * count, *shape[at + 1 :])

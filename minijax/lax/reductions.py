@@ -267,6 +267,11 @@ def highest(dtype: Any) -> Any:
     return _bound(dtype, 1)
 
 
+def _all_ones(dtype: Any) -> Any:
+    """The unit of the bitwise and."""
+    return np.asarray(-1).astype(dtype)
+
+
 def _bound(dtype: Any, sign: int) -> Any:
     if dtypes.issubdtype(dtype, np.inexact):
         try:
@@ -298,7 +303,7 @@ reduce_min_p = _reduction(
     "reduce_min", ANY, "stablehlo.minimum", highest, kind=UnreducedKind.min
 )
 reduce_and_p = _reduction(
-    "reduce_and", BOOL_OR_INT, "stablehlo.and", lambda _: -1, weak=False
+    "reduce_and", BOOL_OR_INT, "stablehlo.and", _all_ones, weak=False
 )
 reduce_or_p = _reduction(
     "reduce_or", BOOL_OR_INT, "stablehlo.or", lambda _: 0, weak=False

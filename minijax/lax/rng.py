@@ -27,7 +27,7 @@ from minijax.core.trace import typeof
 from minijax.lax.arithmetic import add, mul, sub
 from minijax.lax.cases import Case
 from minijax.lax.rules import cast_together, const
-from minijax.lax.shapes import broadcast_in_dim
+from minijax.lax.shapes import broadcast_in_dim, canonicalize_shape
 from minijax.lowering import dialect
 
 
@@ -41,7 +41,7 @@ def rng_uniform(a: Any, b: Any, shape: Iterable[int]) -> Any:
     ValueError where the bounds are no scalars, or of different dtypes.
     """
     a, b = cast_together(a, b)
-    return rng_uniform_p.bind1(a, b, shape=tuple(shape))
+    return rng_uniform_p.bind1(a, b, shape=canonicalize_shape(tuple(shape)))
 
 
 rng_uniform_p = Primitive("rng_uniform")

@@ -262,14 +262,30 @@ def full_like(
     return out if device is None else device_put(out, device)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:
+def zeros_like(
+    a: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """An array of zeros of the shape and dtype of `a`."""
-    return full_like(a, 0, dtype, shape, **where)
+    to = canonicalize_sharding(out_sharding, "jnp.zeros_like")
+    return full_like(a, 0, dtype, shape, device=device, out_sharding=to)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:
+def ones_like(
+    a: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """An array of ones of the shape and dtype of `a`."""
-    return full_like(a, 1, dtype, shape, **where)
+    to = canonicalize_sharding(out_sharding, "jnp.ones_like")
+    return full_like(a, 1, dtype, shape, device=device, out_sharding=to)
 
 
 def empty_like(a: Any, dtype: Any = None, shape: Any = None, **where: Any) -> Any:

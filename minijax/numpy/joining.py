@@ -148,7 +148,7 @@ def _cut(name: str, ary: Any, where: Any, axis: int, equal: bool) -> list[Any]:
     at = canonicalize_axis(axis, typeof(ary).ndim)
     size = typeof(ary).shape[at]
     if isinstance(where, tuple | list) or np.ndim(where):
-        marks = [0, *(slice(int(i)).indices(size)[1] for i in where), size]
+        marks = [0, *(slice(operator.index(i)).indices(size)[1] for i in where), size]
         sizes = [max(0, b - a) for a, b in pairwise(marks)]
         if sum(sizes) != size:
             return [_part(ary, at, a, b) for a, b in pairwise(marks)]

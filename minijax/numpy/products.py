@@ -167,6 +167,8 @@ def einsum(
 
 def _parsed(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     """The terms and the result, with an ellipsis spelled out in fresh labels."""
+    if not isinstance(subscripts, str):
+        raise errors.einsum_subscripts(type(subscripts))
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")

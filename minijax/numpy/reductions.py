@@ -12,6 +12,7 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numpy as errors
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
 from minijax.lax import arithmetic as ar
 from minijax.lax import compare, shapes
@@ -27,6 +28,7 @@ from minijax.lax.shapes import canonicalize_axis, expand_dims, moveaxis, reshape
 from minijax.lax.slicing import slice as cut
 from minijax.lax.statistics import any as any_of
 from minijax.lax.statistics import axes_of, max, mean, min, sum
+from minijax.transforms.axis_types import auto_axes
 
 
 def _is_nan(x: Any) -> Any:
@@ -118,10 +120,29 @@ def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return quantile(a, 0.5, axis, keepdims=keepdims)
 
 
-def percentile(a: Any, q: Any, axis: Any = None, **options: Any) -> Any:
-    """The same as `quantile`, with levels in percent."""
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """The same as `quantile`, with levels in percent.
+
+    `out_sharding` says how the result is sharded over Explicit mesh axes, which are
+    Auto while it is computed.
+    """
     (q,) = promote_args_inexact("percentile", q)
-    return quantile(a, ar.div(q, const(q, 100)), axis, **options)
+
+    def level(a: Any, q: Any) -> Any:
+        return quantile(a, ar.div(q, const(q, 100)), axis, method, keepdims)
+
+    to = canonicalize_sharding(out_sharding, "jnp.percentile")
+    if to is not None:
+        level = auto_axes(level, out_sharding=to, axes=to.mesh.explicit_axes)
+    return level(a, q)
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -188,4 +188,6 @@ def ndim(a: Any) -> int:
 def size(a: Any, axis: int | None = None) -> int:
     """The number of elements of a value, or its size along an axis."""
     found = shape(a)
-    return int(np.prod(found, dtype=np.int64)) if axis is None else found[axis]
+    if axis is None:
+        return int(np.prod(found, dtype=np.int64))
+    return found[canonicalize_axis(axis, len(found))]

@@ -190,6 +190,8 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """The plane of two axes, turned by `k` right angles."""
     (m,) = as_arrays("rot90", m)
     one, other = (canonicalize_axis(i, typeof(m).ndim) for i in axes)
+    if one == other:
+        raise errors.same_axes()
     order = list(range(typeof(m).ndim))
     order[one], order[other] = order[other], order[one]
     turns = k % 4

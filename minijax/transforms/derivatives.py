@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.arguments import check_callable
 from minijax.core.errors import custom_rules as errors
 from minijax.core.pytree import tree_flatten, tree_map, tree_transpose, tree_unflatten
 from minijax.core.trace import typeof
@@ -57,6 +58,8 @@ def jacfwd(
     Upstream: `jax/_src/api.py` (`jacfwd`).
     """
 
+    check_callable(fun)
+
     @wraps(fun)
     def jacobian_fun(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen = _of_arguments(fun, argnums, args, kwargs)
@@ -94,6 +97,8 @@ def jacrev(
 
     Upstream: `jax/_src/api.py` (`jacrev`).
     """
+
+    check_callable(fun)
 
     @wraps(fun)
     def jacobian_fun(*args: Any, **kwargs: Any) -> Any:

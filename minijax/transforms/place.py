@@ -37,6 +37,7 @@ from minijax.core.pytree import (
     tree_map,
     tree_unflatten,
 )
+from minijax.core.staging import check_live
 from minijax.core.token import Token
 from minijax.core.trace import Tracer, is_evaluating, typeof
 from minijax.lax.declared import reshard_p
@@ -111,8 +112,11 @@ def device_put(x: Any, device: Any = None) -> Any:
 def _put(x: Any, target: Any) -> Any:
     if isinstance(target, PartitionSpec):
         target = _over_context(target)
-    if is_evaluating() and not isinstance(x, Tracer):
-        return put_one(x, target)
+    if is_evaluating():
+        if isinstance(x, Tracer):
+            check_live(x)
+        else:
+            return put_one(x, target)
     if not isinstance(target, NamedSharding):
         return x  # one device: the compiler decides
     mesh = target.mesh.abstract_mesh

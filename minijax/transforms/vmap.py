@@ -323,6 +323,8 @@ def vmap(
         in_axes = tuple(in_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise errors.in_axes_type(in_axes)
+    _check_axes("in_axes", in_axes)
+    _check_axes("out_axes", out_axes)
     spmd = _names(spmd_axis_name)
 
     @wraps(fun)
@@ -394,6 +396,11 @@ def _shown(axes: tuple[str, ...]) -> Any:
 
 def _canonical(dim: int, x: Any) -> int:
     return dim + typeof(x).ndim if dim < 0 else dim
+
+
+def _check_axes(what: str, axes: Any) -> None:
+    if not all(type(axis) is int for axis in tree_flatten(axes)[0]):
+        raise errors.axes_leaves(what, axes)
 
 
 def _place(x: Any, axis: BatchAxis, dim: int | None, wanted: int | None) -> Any:

@@ -154,4 +154,14 @@ def random_numbers(jax: Any) -> Any:
     ]
 
 
+def units_of_all_dtypes(jax: Any) -> Any:
+    """What a reduction begins with must be a number of the dtype."""
+    c = np.array([1 + 2j, 3 - 1j, 0.5 + 3j, 3 + 3j], np.complex64)
+    return [
+        jax.lax.reduce_and(np.array([7, 5], np.uint32), (0,)),
+        jax.lax.reduce_and(np.zeros(0, np.uint8), (0,)),
+        jax.lax.cumlogsumexp(c, axis=0),
+    ]
+
+
 test = conformance(globals())

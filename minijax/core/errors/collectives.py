@@ -6,7 +6,7 @@ upstream has a wording this is it; a text may go on after upstream's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from minijax.core.errors.sharding import show_frozenset, show_set
 from minijax.core.errors.tracing import in_scope
@@ -43,10 +43,10 @@ def out_of_bounds(axis: int, rank: int) -> ValueError:
 
 
 def groups_do_not_cover(groups: object, names: object, size: int | None) -> ValueError:
-    of = "" if size is None else f" the {size} of axis {names}"
+    of = "" if size is None else f", which has {size}"
     return ValueError(
-        "axis_index_groups must cover all indices exactly once: every index from 0 up, "
-        f"and all{of or ' of the axis'}, must be in one group. Got {groups}"
+        "axis_index_groups must cover all indices exactly once: every index along axis "
+        f"{names}{of}, from 0 up, must be in one group. Got {groups}"
     )
 
 
@@ -111,8 +111,12 @@ def not_varying(
     )
 
 
-def not_under_shard_map(primitive: str, name: object = None) -> ValueError:
-    detail = "" if name is None else f" Axis {name!r} is bound by vmap, not by a mesh."
+def not_under_shard_map(
+    primitive: str, name: object, sizes: Mapping[str, int]
+) -> ValueError:
+    detail = f" {in_scope(sizes)}"
+    if name in sizes:
+        detail = f" Axis {name!r} is bound by vmap, not by a mesh."
     return ValueError(f"{primitive} should be called under jax.shard_map.{detail}")
 
 
@@ -235,9 +239,10 @@ def pcast_set(axis_name: object) -> TypeError:
     return TypeError(f"{axis_name=} must be a tuple or a str. Got {axis_name}")
 
 
-def pcast_to(allowed: Collection[str]) -> ValueError:
+def pcast_to(allowed: Collection[str], to: object) -> ValueError:
     return ValueError(
-        f"Got unexpected `to` value. Allowed `to` values are: {show_set(allowed)}"
+        f"Got unexpected `to` value. Allowed `to` values are: {show_set(allowed)}, "
+        f"and to={to!r} is none of them"
     )
 
 
@@ -248,11 +253,11 @@ def pcast_unsupported(start: str, to: str) -> ValueError:
 # --- single collectives --------------------------------------------------------------
 
 
-def all_gather_to(allowed: Collection[str]) -> ValueError:
+def all_gather_to(allowed: Collection[str], to: object) -> ValueError:
     return ValueError(
         "Got unexpected `to` value for `jax.lax.all_gather`. Allowed `to` values are: "
-        f"{show_set(allowed)}. They say what the result is over the axis that was "
-        "gathered."
+        f"{show_set(allowed)}, and to={to!r} is none of them. They say what the "
+        "result is over the axis that was gathered."
     )
 
 
@@ -264,11 +269,12 @@ def all_to_all_indivisible(size: int, axis_name: object, group: int) -> ValueErr
     )
 
 
-def all_to_all_size(group: int, size: int) -> ValueError:
+def all_to_all_size(group: int, size: int, axis_name: object) -> ValueError:
     return ValueError(
         "all_to_all requires the size of the mapped axis axis_name to equal "
-        f"x.shape[split_axis], but they are {group} and {size} respectively. With "
-        "tiled=True the dimension may be any multiple of the axis size."
+        f"x.shape[split_axis], but they are {group} and {size} respectively. Each "
+        f"of the {group} devices along axis_name={axis_name!r} gets one element. With "
+        "tiled=True the dimension may be any multiple of that."
     )
 
 

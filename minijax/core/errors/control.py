@@ -188,6 +188,10 @@ def scan_no_length() -> ValueError:
     return ValueError("scan got no values to scan over and `length` not provided.")
 
 
+def scan_unroll_type(kind: type) -> TypeError:
+    return TypeError(f"`unroll` must be a `bool` or a non-negative `int`, got {kind}.")
+
+
 def scan_unroll() -> ValueError:
     return ValueError("`unroll` must be a `bool` or a non-negative `int`.")
 
@@ -198,6 +202,13 @@ def scan_not_concrete(aval: str, what: str, origin: str) -> ConcretizationTypeEr
     return ConcretizationTypeError(
         f"{text}traced array with shape {aval}\n{what}\n{origin}\n"
         f"See {see}ConcretizationTypeError"
+    )
+
+
+def map_scalar(aval: str) -> ValueError:
+    return ValueError(
+        "lax.map loops over the leading dimension of each array in xs, and one of "
+        f"them has none: it is of type {aval}."
     )
 
 

@@ -27,6 +27,14 @@ def not_an_array_dtype(dtype: object) -> TypeError:
     )
 
 
+def array_as_dtype() -> ValueError:
+    """Return the error for an array where a dtype is asked for."""
+    return ValueError(
+        "Passing an array as a dtype argument is no longer supported; instead of "
+        "dtype=arr use dtype=arr.dtype."
+    )
+
+
 def unsupported_user_dtype(dtype: object, fun_name: str | None) -> TypeError:
     """Return the error for a dtype argument that no array can have."""
     where = f" in {fun_name}" if fun_name else ""

@@ -411,3 +411,10 @@ def scatter_not_unique() -> NotImplementedError:
     return NotImplementedError(
         "scatter transpose is only implemented where unique_indices=True"
     )
+
+
+def dimension_numbers(name: str, kind: type) -> TypeError:
+    return TypeError(
+        f"lax.{name} takes dimension_numbers of type "
+        f"{name.capitalize()}DimensionNumbers, and got {kind}."
+    )

@@ -88,6 +88,13 @@ def pad_mode(mode: object) -> NotImplementedError:
 # Products.
 
 
+def einsum_subscripts(kind: type) -> TypeError:
+    """Return the error for subscripts that are no string."""
+    return TypeError(
+        f"einsum takes a string of subscripts first, as 'ij,jk->ik', and got {kind}."
+    )
+
+
 def einsum_operands(given: int, needed: int) -> ValueError:
     """Return the error for another number of operands than of terms."""
     return ValueError(
@@ -168,3 +175,8 @@ def quantile_method(method: object) -> ValueError:
         "method can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest', got "
         f"{method}"
     )
+
+
+def same_axes() -> ValueError:
+    """Return the error for a plane whose two axes are one."""
+    return ValueError("Axes must be different: rot90 turns a plane, which has two.")

@@ -329,3 +329,10 @@ def cut_sharded(
         f"({cut}) with spec ({part}) is not implemented. Got input type={aval} and "
         f"output shape={shape}"
     )
+
+
+def one_hot_sharding(found: object, given: object) -> ShardingTypeError:
+    return ShardingTypeError(
+        "The input part of spec in out_sharding should match the spec of `x`. Got "
+        f"typeof(x).spec={found} and out_sharding.spec={given}"
+    )

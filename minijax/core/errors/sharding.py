@@ -148,6 +148,13 @@ def repeated_axis_name(axis_names: object) -> ValueError:
     return ValueError(f"Mesh axis names must be distinct. Got: {axis_names}")
 
 
+def not_a_device(device: object) -> TypeError:
+    return TypeError(
+        f"Mesh takes an array of devices, as of jax.devices(), and got {device!r} of "
+        f"type {type(device)} among them."
+    )
+
+
 def mesh_rank(ndim: int, num_names: int) -> ValueError:
     """The device array has another rank than there are axis names."""
     return ValueError(
@@ -253,7 +260,8 @@ def duplicate_axes(
 def unknown_axis(axis: object, spec: object, axis_names: object) -> ValueError:
     """A spec shards a dimension over an axis that the mesh lacks."""
     return ValueError(
-        f"Resource axis: {axis} of {spec} is not found in mesh: {axis_names}."
+        f"Resource axis: {axis} of {spec} is not found in mesh: {axis_names}. A spec "
+        "shards dimensions over axes of the mesh, by their names."
     )
 
 
@@ -281,7 +289,8 @@ def reduced_axis_not_explicit(
     """An unreduced or reduced axis (`kind`) that is Auto or Manual."""
     return ValueError(
         f"{kind.capitalize()} axes can only refer to mesh axes that is of type "
-        f"`Explicit`. Got {kind} axes: {show_frozenset(axes)} and mesh: {mesh}"
+        f"`Explicit`. Got {kind} axes: {show_frozenset(axes)} and mesh: {mesh}. "
+        "jax.make_mesh(..., axis_types=...) takes AxisType.Explicit for each axis."
     )
 
 

@@ -148,7 +148,8 @@ def not_one_element(wanted: str, size: int) -> Exception:
 def no_sharding_on_tracer(aval: str) -> AttributeError:
     return AttributeError(
         f"The 'sharding' attribute is not available on traced array with shape {aval}."
-        " To query sharding information on tracers, use `jax.typeof(x)`."
+        " To query sharding information on tracers, use `jax.typeof(x)`. It tells of "
+        "Explicit axes; over Auto ones the compiler decides, after tracing."
     )
 
 
@@ -156,6 +157,20 @@ def token_has_no(tracer: str, attribute: str) -> AttributeError:
     return AttributeError(
         f"{tracer} has no attribute {attribute}: it is a token, which carries no data"
     )
+
+
+class TokenTypeError(TypeError, AttributeError):
+    """A token stood where an array is needed.
+
+    An `AttributeError` too, so that `hasattr` may be asked of a token's type.
+    """
+
+    def __init__(self, attribute: str):
+        super().__init__(
+            f"A token has no {attribute}: it carries no data, and stands where an "
+            "array is needed. jax.lax.after_all and optimization_barrier take tokens, "
+            "and functions may take and return them."
+        )
 
 
 def not_callable(fun: object) -> TypeError:
@@ -201,7 +216,8 @@ def rule_missing(primitive: str, kind: str) -> NotImplementedError:
 def masked_array() -> ValueError:
     return ValueError(
         "numpy masked arrays are not supported as direct inputs to JAX functions. "
-        "Use arr.filled() to convert the value to a standard numpy array."
+        "Use arr.filled() to convert the value to a standard numpy array. The mask "
+        "would be lost: jnp.where(mask, fill, x) says what the masked elements are."
     )
 
 

@@ -13,6 +13,13 @@ def in_axes_type(in_axes: object) -> TypeError:
     )
 
 
+def axes_leaves(what: str, axes: object) -> TypeError:
+    return TypeError(
+        f"vmap {what} must be an int, None, or (nested) container with those types as "
+        f"leaves, but got {axes}. Each is a dimension to map, or None for none."
+    )
+
+
 def in_axes_length(in_axes: int, args: int) -> ValueError:
     return ValueError(
         "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
