@@ -306,6 +306,23 @@ def _dead_code_eliminated(
     return jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1]), read
 
 
+def compose(first: Jaxpr, second: Jaxpr) -> Jaxpr:
+    """The program that runs `second` on the results of `first`.
+
+    Neither is traced again: their equations are taken over, those that read a result
+    of `first` with other operands.
+    """
+    given: dict[Atom, Atom] = dict(zip(second.invars, first.outvars, strict=True))
+    eqns = list(first.eqns)
+    for eqn in second.eqns:
+        if any(v in given for v in eqn.invars):
+            eqn = eqn.replace(invars=[given.get(v, v) for v in eqn.invars])
+        eqns.append(eqn)
+    return Jaxpr(
+        first.constvars, first.invars, [given.get(v, v) for v in second.outvars], eqns
+    )
+
+
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     """A closed jaxpr as a function of flat arguments that returns a flat list.
 

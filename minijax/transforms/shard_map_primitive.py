@@ -26,7 +26,7 @@ from minijax.core.avals import (
     manual_type,
 )
 from minijax.core.errors import shard_map as errors
-from minijax.core.jaxpr import Jaxpr, collective_names, eval_jaxpr
+from minijax.core.jaxpr import Jaxpr, collective_names, compose
 from minijax.core.linear import UndefinedPrimal, Zero, is_undefined
 from minijax.core.mesh import (
     AbstractMesh,
@@ -308,8 +308,7 @@ def _with_stacked_residuals(split: PartialEvalJaxpr) -> tuple[Jaxpr, Jaxpr]:
     count = split.out_unknown.count(False)
     scalar = [_is_scalar(a) for a in split.known.out_avals[count:]]
 
-    def known(*args: Any) -> list[Any]:
-        outs = eval_jaxpr(split.known, [], args)
+    def stack(*outs: Any) -> list[Any]:
         stacked = [
             expand_dims(x, (0,)) if s else x
             for x, s in zip(outs[count:], scalar, strict=True)
@@ -320,19 +319,19 @@ def _with_stacked_residuals(split: PartialEvalJaxpr) -> tuple[Jaxpr, Jaxpr]:
     which = [next(computed) if i is None else False for i in split.forwarded]
     which += [False] * (len(split.unknown.invars) - len(which))
 
-    def unknown(*args: Any) -> list[Any]:
-        own = [squeeze(x, (0,)) if w else x for x, w in zip(args, which, strict=True)]
-        return eval_jaxpr(split.unknown, [], own)
+    def unstack(*args: Any) -> list[Any]:
+        return [squeeze(x, (0,)) if w else x for x, w in zip(args, which, strict=True)]
 
-    known_body = stage_body(known, split.known.in_avals)
+    known_body = compose(split.known, stage_body(stack, split.known.out_avals))
     expanded = iter(known_body.out_avals[count:])
     in_avals = [
         next(expanded) if i is None else a
         for i, a in zip(split.forwarded, split.unknown.in_avals, strict=False)
     ]
     in_avals += split.unknown.in_avals[len(in_avals) :]
-    split.known.cache["stacked"] = known_body, stage_body(unknown, in_avals)
-    return split.known.cache["stacked"]
+    unknown_body = compose(stage_body(unstack, in_avals), split.unknown)
+    split.known.cache["stacked"] = known_body, unknown_body
+    return known_body, unknown_body
 
 
 def _is_scalar(aval: Any) -> bool:
