@@ -9,11 +9,15 @@ Upstream: `jax/_src/nn/functions.py`, `jax/_src/ops/special.py`.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from minijax.core import dtypes
+from minijax.core.errors import shapes as errors
+from minijax.core.mesh import NamedSharding, PartitionSpec
+from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
 from minijax.lax import compare, shapes
 from minijax.lax import transcendental as tr
@@ -280,10 +284,19 @@ def _both(mask: Any, other: Any) -> Any:
 # ------------------------------------------------------------------------------ others
 
 
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(
+    x: Any,
+    num_classes: int,
+    *,
+    dtype: Any = None,
+    axis: int = -1,
+    out_sharding: Any = None,
+) -> Any:
     """Vectors that are 1 at the index `x`, and 0 elsewhere.
 
-    An index that is out of range gives only zeros.
+    An index that is out of range gives only zeros. `out_sharding` may shard the new
+    dimension over Explicit mesh axes; `ShardingTypeError` where it has the others
+    sharded in another way than `x`.
 
     >>> import minijax, minijax.numpy as jnp
     >>> minijax.nn.one_hot(jnp.array([0, 2]), 3)
@@ -294,17 +307,33 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     x = np.asarray(x) if isinstance(x, list | tuple) else x
     (x,) = as_arrays("one_hot", x)
     at = canonicalize_axis(axis, typeof(x).ndim + 1)
-    return _one_hot(x, num_classes=int(num_classes), dtype=kind, axis=at)
+    to = canonicalize_sharding(out_sharding, "jax.nn.one_hot")
+    count = operator.index(num_classes)
+    return _one_hot(x, num_classes=count, dtype=kind, axis=at, out_sharding=to)
 
 
-@outlined("_one_hot", static=("num_classes", "dtype", "axis"))
-def _one_hot(x: Any, *, num_classes: int, dtype: Any, axis: int) -> Any:
+@outlined("_one_hot", static=("num_classes", "dtype", "axis", "out_sharding"))
+def _one_hot(
+    x: Any, *, num_classes: int, dtype: Any, axis: int, out_sharding: Any
+) -> Any:
     rank = typeof(x).ndim + 1
     row = expand_dims(x, (axis,))
     shape = [1] * rank
     shape[axis] = num_classes
-    classes = shapes.broadcasted_iota(typeof(x).dtype, shape, axis)
+    to = None if out_sharding is None else _class_sharding(x, axis, out_sharding)
+    classes = shapes.broadcasted_iota(typeof(x).dtype, shape, axis, out_sharding=to)
     return convert(compare.eq(row, classes), dtype)
+
+
+def _class_sharding(x: Any, axis: int, to: NamedSharding) -> NamedSharding:
+    """Of the row of classes: only its own dimension is sharded."""
+    spec = to.spec.for_aval(typeof(x).ndim + 1)
+    found = typeof(x).sharding.spec
+    rest = PartitionSpec(*spec[:axis], *spec[axis + 1 :])
+    if rest != found:
+        raise errors.one_hot_sharding(found, rest)
+    own = [spec[axis] if d == axis else None for d in range(len(spec))]
+    return to.update(spec=PartitionSpec(*own))
 
 
 @outlined("standardize", static=("axis",))

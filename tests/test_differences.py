@@ -543,3 +543,78 @@ def test_vjp_returns_a_function():
         return type(lib.vjp(lambda x: x * x, 3.0)[1]).__name__
 
     differ(program, "VJP", "function")
+
+
+def _over_a_mapped_axis(function):
+    """The type of `function(lib, row, scalar-like row)` mapped over a sharded axis."""
+
+    def program(lib):
+        with lib.set_mesh(make_mesh(lib, (4,), ("x",), "Explicit")):
+            x = lib.device_put(np.ones((8, 8), np.float32), P(lib, "x"))
+            y = lib.device_put(np.ones(8, np.float32), P(lib))
+            mapped = lib.vmap(lambda a, b: function(lib, a, b), in_axes=(0, None))
+            return lib.typeof(mapped(x, y))
+
+    return program
+
+
+def test_clamp_keeps_the_sharding_of_the_mapped_axis():
+    program = _over_a_mapped_axis(lambda lib, a, b: lib.lax.clamp(a, b, a))
+    differ(program, "float32[8,8]", "float32[8@x,8]")
+
+
+def test_stack_repeats_what_is_not_mapped_with_the_mapped_sharding():
+    program = _over_a_mapped_axis(lambda lib, a, b: lib.numpy.stack([a, b]))
+    differ(program, "ShardingTypeError: All operands", "float32[8@x,2,8]")
+
+
+def test_reduced_results_beside_an_auto_axis():
+    def program(lib):
+        kinds = (lib.sharding.AxisType.Explicit, lib.sharding.AxisType.Auto)
+        with lib.set_mesh(lib.make_mesh((2, 4), ("x", "y"), axis_types=kinds)):
+            zeros = lib.numpy.zeros((8, 8), out_sharding=P(lib, reduced={"x"}))
+            return lib.typeof(zeros)
+
+    differ(program, "float32[8,8]", "float32[8,8]{R:x}")
+
+
+def test_gradient_of_a_product_over_an_axis_of_size_1():
+    def program(lib):
+        kinds = (lib.sharding.AxisType.Explicit,) * 2
+        with lib.set_mesh(lib.make_mesh((1, 4), ("x", "y"), axis_types=kinds)):
+            x = lib.device_put(np.ones((8, 8), np.float32), P(lib, "x"))
+            return lib.typeof(lib.grad(lambda x: lib.numpy.prod(x, 1).sum())(x))
+
+    differ(program, "ValueError: Expected cotangent type", "float32[8@x,8]")
+
+
+def test_vmap_with_a_mesh_axis_inside_shard_map():
+    def program(lib):
+        kinds = (lib.sharding.AxisType.Explicit,) * 2
+        seen = []
+
+        def body(x):
+            out = lib.vmap(lib.numpy.sin, spmd_axis_name="y")(x)
+            seen.append(str(lib.typeof(out)))
+            return out
+
+        mesh = lib.make_mesh((2, 4), ("x", "y"), axis_types=kinds)
+        with lib.set_mesh(mesh):
+            x = lib.device_put(np.ones((16, 8), np.float32), P(lib, "x"))
+            spec = P(lib, "x")
+            lib.make_jaxpr(
+                lib.shard_map(body, in_specs=spec, out_specs=spec, axis_names={"x"})
+            )(x)
+        return seen[0]
+
+    differ(program, "ValueError: Axes mentioned in", "float32[8,8]{V:x}")
+
+
+def test_constraint_to_unreduced_axes_says_what_does_not_match():
+    def program(lib):
+        with lib.set_mesh(make_mesh(lib, (4,), ("x",), "Explicit")):
+            x = lib.device_put(np.ones((8, 8), np.float32), P(lib, "x"))
+            return lib.lax.with_sharding_constraint(x, P(lib, unreduced={"x"}))
+
+    ours = "AssertionError: `with_sharding_constraint` acts as an assert"
+    differ(program, "ValueError: Using *pspec is dangerous", ours)

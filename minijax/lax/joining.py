@@ -20,7 +20,7 @@ from minijax.core.errors import shapes as errors
 from minijax.core.linear import Zero, aval_of, is_undefined
 from minijax.core.primitive import Primitive
 from minijax.core.rules import only_arrays, reduced_of, result_type, unreduced_of
-from minijax.core.trace import typeof
+from minijax.core.trace import is_value, typeof
 from minijax.lax.cases import Case
 from minijax.lax.rules import (
     batch_front,
@@ -32,6 +32,7 @@ from minijax.lax.rules import (
 from minijax.lax.shapes import (
     Shape,
     canonicalize_axis,
+    canonicalize_shape,
     is_array,
     reshape,
     sum_over,
@@ -106,10 +107,12 @@ def _concatenate_op(xs: Sequence[Any], dim: int, out: ShapedArray) -> Any:
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     """Joins arrays along a dimension; the others must agree. TypeError if not."""
+    operands = list(operands)
     if len(operands) == 0:
         raise errors.concatenate_nothing()
-    if len(operands) == 1 and is_array(operands[0]):
-        return operands[0]
+    (first, *others) = operands
+    if not others and is_value(first) and is_array(first):
+        return first
     return concatenate_p.bind1(*cast_together(*operands), dimension=dimension)
 
 
@@ -173,7 +176,7 @@ def _concatenate_batch(axis: Any, args: Any, dims: Any, *, dimension: int) -> An
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     """Cuts an array along `axis` into parts of these sizes."""
     axis = canonicalize_axis(axis, typeof(operand).ndim)
-    return split_p.bind(operand, sizes=tuple(sizes), axis=axis)
+    return split_p.bind(operand, sizes=canonicalize_shape(tuple(sizes)), axis=axis)
 
 
 split_p = Primitive("split")
@@ -392,7 +395,7 @@ def _unstack_batch(_: Any, args: Any, dims: Any, *, axis: int) -> Any:
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
     """Repeats the whole array `reps[i]` times along dimension `i`."""
-    return tile_p.bind1(operand, reps=tuple(reps))
+    return tile_p.bind1(operand, reps=canonicalize_shape(tuple(reps)))
 
 
 tile_p = Primitive("tile")

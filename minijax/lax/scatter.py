@@ -81,6 +81,8 @@ def _public(
         unique_indices: bool = False,
         mode: str | GatherScatterMode | None = None,
     ) -> Any:
+        if not isinstance(dimension_numbers, ScatterDimensionNumbers):
+            raise errors.dimension_numbers("scatter", type(dimension_numbers))
         dtype = typeof(operand).dtype
         operands = cast_together(operand, scatter_indices, updates)
         return primitive.bind1(

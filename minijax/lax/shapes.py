@@ -605,7 +605,7 @@ def broadcasted_iota(
 ) -> Any:
     """An array of `shape` whose elements are their index along `dimension`."""
     return iota_p.bind1(
-        dtype=dtypes.canonicalize_dtype(np.dtype(dtype)),
+        dtype=dtypes.canonicalize_user_dtype(dtype, "iota"),
         shape=canonicalize_shape(shape),
         dimension=operator.index(dimension),
         sharding=canonicalize_sharding(out_sharding, "broadcasted_iota"),
@@ -653,7 +653,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     if dtype is None:
         value = scalar_of(fill_value, aval.dtype, aval.weak_type)
     else:
-        value = scalar_of(fill_value, dtypes.canonicalize_dtype(np.dtype(dtype)))
+        value = scalar_of(fill_value, dtypes.canonicalize_user_dtype(dtype, "full"))
     return broadcast(value, shape, out_sharding=sharding)
 
 

@@ -30,10 +30,18 @@ from minijax.numpy.searching import searchsorted
 from minijax.numpy.shaping import moveaxis
 from minijax.random.keys import UINT32, check_key, random_bits, split
 from minijax.random.samplers import gumbel, randint, uniform
+from minijax.random.sharded import sharded
 from minijax.transforms.jit import jit
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(
+    key: Any,
+    x: Any,
+    axis: int = 0,
+    independent: bool = False,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """Shuffles along an axis.
 
     Args:
@@ -41,6 +49,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
       x: an array, or an integer `n`, which stands for `arange(n)`.
       axis: what is shuffled.
       independent: whether each vector along the axis is shuffled in its own way.
+      out_sharding: of the result, over Explicit mesh axes.
 
     >>> import minijax
     >>> minijax.random.permutation(minijax.random.key(0), 5)
@@ -52,10 +61,14 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     if not aval.shape:
         if not dtypes.issubdtype(aval.dtype, np.integer):
             raise errors.not_permutable(aval.dtype)
-        return _shuffle(key, arange(int(x)), axis)
-    if independent or aval.ndim == 1:
-        return _shuffle(key, asarray(x), axis)
-    return take(x, _shuffle(key, arange(aval.shape[axis]), 0), axis)
+        x = arange(int(x))
+
+    def draw(key: Any, x: Any) -> Any:
+        if independent or aval.ndim <= 1:
+            return _shuffle(key, asarray(x), axis)
+        return take(x, _shuffle(key, arange(aval.shape[axis]), 0), axis)
+
+    return sharded(draw, "permutation", out_sharding)(key, x)
 
 
 def _by_random_keys(key: Any, x: Any, axis: int) -> Any:
@@ -149,6 +162,8 @@ def categorical(
     shape: Any = None,
     replace: bool = True,
     mode: str | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Samples positions along `axis` with probabilities `softmax(logits)`.
 
@@ -168,8 +183,17 @@ def categorical(
     if result != shape:
         raise errors.parameter_shapes("categorical", result, shape)
     axis = canonicalize_axis(axis, logits.ndim)
-    if not replace:
-        return _without_replacement(key, logits, axis, shape, batch, mode)
+    sample = _with_replacement if replace else _without_replacement
+
+    def draw(key: Any, logits: Any) -> Any:
+        return sample(key, logits, axis, shape, batch, mode)
+
+    return sharded(draw, "categorical", out_sharding)(key, logits)
+
+
+def _with_replacement(
+    key: Any, logits: Any, axis: int, shape: Shape, batch: Shape, mode: str | None
+) -> Any:
     lead = len(shape) - len(batch)
     sizes = [*shape[lead:]]
     sizes.insert(axis, logits.shape[axis])

@@ -35,6 +35,7 @@ from minijax.lax.slicing import index_in_dim
 from minijax.lax.special import erf, erf_inv
 from minijax.lax.transcendental import log, log1p
 from minijax.random.keys import check_key, random_bits, split
+from minijax.random.sharded import sharded
 from minijax.transforms.jit import jit
 
 
@@ -148,7 +149,13 @@ _normal = jit(_any_normal, static_argnums=(1, 2, 3))
 
 
 def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Samples of the normal distribution that lie between `lower` and `upper`.
 
@@ -159,7 +166,11 @@ def truncated_normal(
     check_key("truncated_normal", key)
     dtype = float_dtype("truncated_normal", dtype)
     shape = check_parameters("truncated_normal", shape, lower, upper)
-    return _truncated(key, lower, upper, shape, dtype)
+
+    def draw(key: Any, lower: Any, upper: Any) -> Any:
+        return _truncated(key, lower, upper, shape, dtype)
+
+    return sharded(draw, "truncated_normal", out_sharding)(key, lower, upper)
 
 
 def _truncated_normal(key: Any, low: Any, high: Any, shape: Shape, dtype: Any) -> Any:
@@ -276,7 +287,9 @@ def clip_to(x: Any, dtype: Any) -> Any:
 # ------------------------------------------------------------------- other samplers
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+def bernoulli(
+    key: Any, p: Any = 0.5, shape: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Bools that are true with probability `p`, of the shape of `p` by default.
 
     TypeError for a `p` that is no float.
@@ -290,7 +303,11 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     if not dtypes.issubdtype(aval.dtype, np.floating):
         raise errors.bernoulli_dtype(aval.dtype)
     shape = check_parameters("bernoulli", shape, p)
-    return _bernoulli(key, p, shape)
+
+    def draw(key: Any, p: Any) -> Any:
+        return _bernoulli(key, p, shape)
+
+    return sharded(draw, "bernoulli", out_sharding)(key, p)
 
 
 def _less_than(key: Any, p: Any, shape: Shape) -> Any:
@@ -302,7 +319,9 @@ def _less_than(key: Any, p: Any, shape: Shape) -> Any:
 _bernoulli = jit(_less_than, static_argnums=2)
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def exponential(
+    key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
     """Samples of the density `exp(-x)` for positive `x`.
 
     >>> import minijax
@@ -311,7 +330,12 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """
     check_key("exponential", key)
     dtype = float_dtype("exponential", dtype)
-    return _exponential(key, canonicalize_shape(shape), dtype)
+    shape = canonicalize_shape(shape)
+
+    def draw(key: Any) -> Any:
+        return _exponential(key, shape, dtype)
+
+    return sharded(draw, "exponential", out_sharding)(key)
 
 
 _exponential = jit(
@@ -323,7 +347,12 @@ _exponential = jit(
 
 
 def gumbel(
-    key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Samples of the density `exp(-(x + exp(-x)))`.
 
@@ -338,7 +367,12 @@ def gumbel(
     if mode not in (None, "low", "high"):
         raise errors.unknown_mode("gumbel", mode)
     dtype = float_dtype("gumbel", dtype)
-    return _gumbel(key, canonicalize_shape(shape), dtype, mode or "low")
+    shape = canonicalize_shape(shape)
+
+    def draw(key: Any) -> Any:
+        return _gumbel(key, shape, dtype, mode or "low")
+
+    return sharded(draw, "gumbel", out_sharding)(key)
 
 
 def _gumbel_floats(key: Any, shape: Shape, dtype: Any, mode: str) -> Any:

@@ -130,6 +130,8 @@ def _unroll(unroll: Any, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
     what = "The `unroll` argument to `scan` expects a concrete `int` or `bool` value."
+    if not isinstance(unroll, Tracer) and not hasattr(unroll, "__index__"):
+        raise errors.scan_unroll_type(type(unroll))
     unroll = _concrete(unroll, what)
     if unroll < 0:
         raise errors.scan_unroll()
@@ -232,6 +234,8 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     if not leaves:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
     for x in leaves:
+        if not typeof(x).ndim:
+            raise errors.map_scalar(str(typeof(x)))
         if typeof(x).sharding.spec.axes_of(0):
             raise errors.map_leading_sharded(str(typeof(x)))
     size = typeof(leaves[0]).shape[0]
