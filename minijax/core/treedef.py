@@ -13,8 +13,10 @@ Source: upstream's ``tree_util.py`` and jaxlib's ``pytree.cc``.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, cast, final
 
+from minijax.core.bounded import Bounded
 from minijax.core.errors import trees as errors
 from minijax.core.tree_nodes import (
     LEAF_KIND,
@@ -81,11 +83,13 @@ class PyTreeDef:
 
         Raises ValueError where there are too few or too many.
         """
-        leaves = list(leaves)
+        leaves = tuple(leaves)
         if len(leaves) < self.num_leaves:
             raise errors.too_few_leaves(self.num_leaves, len(leaves))
         if len(leaves) > self.num_leaves:
             raise errors.too_many_leaves(self.num_leaves)
+        if self.flat:
+            return self.kind.unflatten(self.meta, leaves)
         return self.build(iter(leaves))
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
@@ -241,8 +245,11 @@ def _node_mismatch(
 # twice: by the size of the nodes in it and by their number.
 
 _MOST_LEAVES_KEPT = 64
-_MOST_FLAT_DEFS = 4096
-_flat_defs: dict[Any, "PyTreeDef"] = {}
+_flat_defs: Bounded[Any, PyTreeDef] = Bounded(4096)
+#: Of dicts of leaves by their keys, in order of insertion: how to get the values in
+#: order of the sorted keys, and the structure. Found only for keys that are strings.
+_known_dicts: Bounded[tuple[Any, ...], tuple[Callable[[Any], Any], PyTreeDef]]
+_known_dicts = Bounded(4096)
 
 
 def tree_flatten(
@@ -270,16 +277,38 @@ def _flatten(tree: object, leaves: list[Any], is_leaf: IsLeaf | None) -> PyTreeD
     if kind is None:
         leaves.append(tree)
         return LEAF
+    if cls is dict and is_leaf is None:
+        known = _flatten_known_dict(cast("dict[Any, Any]", tree), leaves)
+        if known is not None:
+            return known
     children, meta = kind.flatten(tree)
     # Most nodes hold leaves only. Asking for all their classes at once runs in C.
     if is_leaf is None and leaf_types.issuperset(map(type, children)):
         leaves.extend(children)
-        return _flat_def(kind, meta, len(children))
+        return _flat_def(kind, meta, children, tree)
     parts = tuple([_flatten(child, leaves, is_leaf) for child in children])
     return PyTreeDef(kind, meta, parts)
 
 
-def _flat_def(kind: NodeKind, meta: Any, n: int) -> PyTreeDef:
+def _flatten_known_dict(tree: dict[Any, Any], leaves: list[Any]) -> PyTreeDef | None:
+    """Flatten a dict of leaves whose keys, in this order, have been sorted before."""
+    if len(tree) > _MOST_LEAVES_KEPT:
+        return None
+    known = _known_dicts.get(tuple(tree))
+    if known is None or not _STRING.issuperset(map(type, tree)):
+        return None
+    take, treedef = known
+    children = take(tree)
+    if not leaf_types.issuperset(map(type, children)):
+        return None
+    leaves.extend(children)
+    return treedef
+
+
+def _flat_def(
+    kind: NodeKind, meta: Any, children: Sequence[Any], tree: Any
+) -> PyTreeDef:
+    n = len(children)
     # Equal metadata is not enough to share a structure: 1 == True, and the dict that
     # comes back must have the keys that went in. None and strings are safe.
     if n > _MOST_LEAVES_KEPT or not (meta is None or _only_strings(meta)):
@@ -287,9 +316,9 @@ def _flat_def(kind: NodeKind, meta: Any, n: int) -> PyTreeDef:
     key = (kind, n if meta is None else meta)
     treedef = _flat_defs.get(key)
     if treedef is None:
-        if len(_flat_defs) >= _MOST_FLAT_DEFS:
-            _flat_defs.clear()
         treedef = _flat_defs[key] = PyTreeDef(kind, meta, (LEAF,) * n, flat=True)
+    if kind.cls is dict and n > 1:  # of one key, `itemgetter` would not make a tuple
+        _known_dicts[tuple(tree)] = itemgetter(*cast(Any, meta)), treedef
     return treedef
 
 

@@ -80,14 +80,15 @@ class Array:
         where the other operands are.
     """
 
-    __slots__ = ("__weakref__", "_buf", "_npy", "kind")
+    # No `__slots__`: CPython makes objects that have them in a slower way, which shows
+    # where a program has fifty results.
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]  # a value that compares elementwise
+    _npy: np.ndarray | None = None  # set on an array once it was copied to the host
 
     def __init__(self, buf: Any, kind: Kind):
         self._buf = buf
         self.kind = kind
-        self._npy: np.ndarray | None = None
 
     @property
     def aval(self) -> ShapedArray:

@@ -1,9 +1,8 @@
 """Running programs: compile a StableHLO module, place its arguments, wrap its results.
 
-What a call needs is worked out when the program is compiled: the sharding that each
-argument must have, and per result jaxlib's handler with our type and sharding. A call
-then compares shardings by identity (equal ones are one object), runs, and wraps.
-Nothing here knows how a module is made.
+What a call needs is worked out beforehand: when the program is compiled, per result
+jaxlib's handler with our type and sharding; once per kind of arguments, which of them
+lie elsewhere than the program wants. Nothing here knows how a module is made.
 
 Upstream: `jax/_src/compiler.py` and `jax/_src/interpreters/pxla.py`.
 """
@@ -32,7 +31,7 @@ from minijax.core.mesh import (
 from minijax.core.token import Token
 from minijax.runtime.array import Array, Kind
 from minijax.runtime.layout import array_type, hlo_sharding, layout_of
-from minijax.runtime.ordered import in_order, noticed
+from minijax.runtime.ordered import in_order, next_tokens, noticed
 from minijax.runtime.placement import TOKEN_TYPE, device_put
 
 type Aval = ShapedArray | AbstractToken
@@ -84,10 +83,8 @@ def compile_module(
     ins = _complete(ins, in_avals, loaded.get_parameter_shardings, devices, mesh)
     outs = [*free, *(out_shardings or [None] * (len(out_avals) - len(free)))]
     outs = _complete(outs, out_avals, loaded.get_output_shardings, devices, mesh)
-    made = Executable(
-        loaded, ins, out_avals, outs, committed, devices if host_callbacks else ()
-    )
-    return made.ordered_by(ordered) if ordered else made
+    waited_for = devices if host_callbacks else ()
+    return Executable(loaded, ins, out_avals, outs, committed, waited_for, ordered)
 
 
 def _on_one_device(loaded: Any) -> list[int]:
@@ -107,16 +104,26 @@ def _options(devices: tuple[Device, ...]) -> Any:
     return options
 
 
+type Call = Callable[[Sequence[Any]], list[Any]]
+
+
 class Executable:
     """A compiled program, ready to be called.
 
     Attributes:
-      call: `call(args)` runs it: see `_caller`.
       in_shardings, out_shardings: where arguments are placed and results lie.
       loaded: jaxlib's executable.
     """
 
-    __slots__ = ("call", "in_shardings", "loaded", "out_shardings")
+    __slots__ = (
+        "__weakref__",
+        "_execute",
+        "_handlers",
+        "_ordered",
+        "in_shardings",
+        "loaded",
+        "out_shardings",
+    )
 
     def __init__(
         self,
@@ -126,22 +133,64 @@ class Executable:
         out_shardings: Sequence[Sharding],
         committed: bool,
         noticed_on: tuple[Device, ...] = (),
+        ordered: Sequence[Effect] = (),
     ):
+        count = len(ordered)
         self.loaded = loaded
-        self.in_shardings = tuple(in_shardings)
-        self.out_shardings = tuple(out_shardings)
-        outs = [*zip(out_avals, out_shardings, strict=True)]
+        self.in_shardings = tuple(in_shardings[count:])
+        self.out_shardings = tuple(out_shardings[count:])
         # On these devices `effects_barrier` waits for it.
-        execute = noticed(loaded, noticed_on) if noticed_on else loaded.execute_sharded
-        self.call = _caller(execute, self.in_shardings, outs, committed)
+        self._execute = (
+            noticed(loaded, noticed_on) if noticed_on else loaded.execute_sharded
+        )
+        self._handlers = [
+            _handler(aval, sharding, committed)
+            for aval, sharding in zip(out_avals, out_shardings, strict=True)
+        ]
+        # Its leading arguments and results are a token for each of these.
+        self._ordered = [*zip(ordered, in_shardings, strict=False)]
 
-    def ordered_by(self, effects: Sequence[Effect]) -> Executable:
-        """Feeds its leading arguments, one token per effect, by itself."""
-        count = len(effects)
-        self.call = in_order(self.call, effects)
-        self.in_shardings = self.in_shardings[count:]
-        self.out_shardings = self.out_shardings[count:]
-        return self
+    def caller(
+        self,
+        kinds: Sequence[Kind | None],
+        before: Sequence[Any] = (),
+        kept: Sequence[int] | None = None,
+    ) -> Call:
+        """The function that runs the program on such arguments; see `_caller`.
+
+        Args:
+          kinds: per argument its kind, or None for one that is no `Array` or of which
+            nothing is known.
+          before: values that come before the arguments each time.
+          kept: positions, among all these values, of those that the program takes;
+            None for all of them.
+        """
+        kinds = [*(x.kind if type(x) is Array else None for x in before), *kinds]
+        if kept is None:
+            kept = range(len(kinds))
+        effects = [effect for effect, _ in self._ordered]
+        moved = [(i, place) for i, (_, place) in enumerate(self._ordered)]
+        for i, (position, wanted) in enumerate(
+            zip(kept, self.in_shardings, strict=True), len(effects)
+        ):
+            kind = kinds[position]
+            if kind is None or kind.sharding is not wanted:
+                moved.append((i, wanted))
+        arranged = None
+        if before or moved or len(kept) < len(kinds):
+            arranged = _arranger(tuple(before), tuple(kept), effects, moved)
+        call = _caller(self._execute, self._handlers, arranged)
+        return in_order(call, effects) if effects else call
+
+    def call(self, args: Sequence[Any]) -> list[Any]:
+        """Runs the program on arguments of any kind; see `_caller`.
+
+        Raises TypeError for another number of arguments.
+        """
+        count = len(self.in_shardings)
+        if len(args) != count:
+            raise errors.argument_count(count, len(args))
+        return self.caller([None] * count)(args)
 
     def as_text(self) -> str:
         """The optimised HLO."""
@@ -158,23 +207,17 @@ class Executable:
 
 def _caller(
     execute: Callable[[list[Any]], Any],
-    in_shardings: tuple[Sharding, ...],
-    outs: list[tuple[Aval, Sharding]],
-    committed: bool,
-) -> Callable[[Sequence[Any]], list[Any]]:
+    handlers: list[Any],
+    arranged: Callable[[Sequence[Any]], list[Any]] | None,
+) -> Call:
     """The function that runs a program, with all it needs in local variables.
 
     A small program takes about five microseconds to start, so an attribute or a
     keyword argument more shows in the time of a call.
+
+    Args:
+      arranged: makes the program's arguments of those given, where they differ.
     """
-    count = len(in_shardings)
-    types = [_result_type(aval, sharding) for aval, sharding in outs]
-    handlers = [
-        xc.array_result_handler(aval, layout_of(sharding, aval.ndim).xla, committed)
-        for aval, sharding in types
-    ]
-    kinds = [Kind.of(aval, sharding, committed) for aval, sharding in types]
-    tokens = [i for i, (aval, _) in enumerate(outs) if isinstance(aval, AbstractToken)]
 
     def call(args: Sequence[Any]) -> list[Any]:
         """Runs the program; returns one `Array` or `Token` per result, not yet ready.
@@ -183,33 +226,56 @@ def _caller(
           args: one `Array`, `Token`, numpy array or Python scalar per argument. What
             lies elsewhere is copied to where the program wants it.
 
-        Raises TypeError for another number of arguments, RuntimeError for an array
-        that was deleted or donated, or is donated twice.
+        Raises RuntimeError for an array that was deleted or donated, or is donated
+        twice.
         """
-        if len(args) != count:
-            raise errors.argument_count(count, len(args))
+        values = args
         try:
-            bufs = [
-                x._buf
-                if type(x) is Array and x.kind.sharding is place
-                else _place(x, place)
-                for x, place in zip(args, in_shardings)  # noqa: B905
-            ]
-            done = execute(bufs).consume_with_handlers(handlers)
+            if arranged is not None:
+                values = arranged(args)
+            return execute([x._buf for x in values]).consume_with_handlers(handlers)
         except Exception as error:
-            for x in args:
+            for x in values:
                 if isinstance(x, Array) and x.is_deleted():
                     raise errors.deleted(str(x.aval)) from error
             raise
-        results: list[Any] = [
-            Array(buf, kind)
-            for buf, kind in zip(done, kinds)  # noqa: B905
-        ]
-        for i in tokens:
-            results[i] = Token(results[i])
-        return results
 
     return call
+
+
+def _arranger(
+    before: tuple[Any, ...],
+    kept: tuple[int, ...],
+    effects: Sequence[Effect],
+    moved: Sequence[tuple[int, Sharding]],
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """Puts values in front, drops unused ones, adds tokens, and moves what must be."""
+
+    def arranged(args: Sequence[Any]) -> list[Any]:
+        every = [*before, *args]
+        values = [*next_tokens(effects), *[every[i] for i in kept]]
+        for i, sharding in moved:
+            x = device_put(values[i], sharding)
+            values[i] = x._buf if type(x) is Token else x
+        return values
+
+    return arranged
+
+
+def _handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
+    """Makes the `Array` or `Token` of a result; jaxlib calls it."""
+    kept, sharding = _result_type(aval, sharding)
+    xla = layout_of(sharding, kept.ndim).xla
+    kind = Kind.of(kept, sharding, committed)
+
+    def array(buf: Any) -> Array:
+        return Array(buf, kind)
+
+    def token(buf: Any) -> Token:
+        return Token(Array(buf, kind))
+
+    wrap = token if isinstance(aval, AbstractToken) else array
+    return xc.array_result_handler(kept, xla, committed).wrap(wrap)
 
 
 def _result_type(aval: Aval, sharding: Sharding) -> tuple[ShapedArray, Sharding]:
@@ -219,12 +285,6 @@ def _result_type(aval: Aval, sharding: Sharding) -> tuple[ShapedArray, Sharding]
     if aval.sharding.mesh.empty:
         aval = array_type(aval.shape, aval.dtype, aval.weak_type, sharding)
     return aval, sharding
-
-
-def _place(x: Any, sharding: Sharding) -> Any:
-    """jaxlib's array of an argument that is not an `Array` where it is wanted."""
-    placed = device_put(x, sharding)
-    return (placed._buf if type(placed) is Token else placed)._buf
 
 
 # ----------------------------------------------------- shardings the compiler chose

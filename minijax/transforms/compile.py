@@ -9,10 +9,12 @@ Upstream: `jax/_src/interpreters/pxla.py` (`lower_sharding_computation`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, abstract_token
 from minijax.core.effects import Effect, ordered_effects
 from minijax.core.errors import jit as errors
 from minijax.core.errors import tracing as tracing_errors
@@ -140,6 +142,8 @@ def _check_order(ordered: Sequence[Effect], devices: Sequence[Any]) -> None:
 
 def compile_lowered(lowered: LoweredProgram) -> Executable:
     """Compiles; a program that was compiled before for the same devices is shared."""
+    if lowered.out_avals.count(abstract_token) > 1:
+        lowered = lowered._replace(module=lowered.module.with_distinct_tokens())
     callbacks = lowered.module.host_callbacks
     if callbacks:
         return _compile(lowered, lowered.module.module, callbacks)
@@ -153,21 +157,23 @@ def compile_lowered(lowered: LoweredProgram) -> Executable:
         tuple(lowered.out_avals),
         lowered.committed,
     )
-    if key not in _compiled:
-        if len(_compiled) >= _MOST_COMPILED:
-            del _compiled[next(iter(_compiled))]
-        _compiled[key] = _compile(lowered, bytecode, ())
-    return _compiled[key]
+    found = _compiled.get(key)
+    if found is None:
+        found = _compiled[key] = _compile(lowered, bytecode, ())
+    _recent.append(found)
+    return found
 
 
-# Bounded: the oldest program goes when a new one would be too many.
-_MOST_COMPILED = 4096
-_compiled: dict[Any, Executable] = {}
+#: Every program that somebody still uses, by what it was compiled from.
+_compiled: WeakValueDictionary[Any, Executable] = WeakValueDictionary()
+#: The last ones, used or not, for functions that are made anew at each call.
+_recent: deque[Executable] = deque(maxlen=128)
 
 
 def clear_compiled() -> None:
     """Forgets all compiled programs."""
     _compiled.clear()
+    _recent.clear()
 
 
 def _compile(

@@ -9,6 +9,7 @@ Upstream: `jax/_src/api.py` (`jit`), `jax/_src/pjit.py`, `jax/_src/stages.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 from minijax.core import dtypes
 from minijax.core.arguments import check_callable
 from minijax.core.avals import ShapedArray, ShapeDtypeStruct
+from minijax.core.bounded import Bounded
 from minijax.core.errors import jit as errors
 from minijax.core.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.core.mesh import get_abstract_mesh, get_concrete_mesh
@@ -35,14 +37,21 @@ from minijax.core.staging import (
     result_paths,
     stage_tree,
 )
-from minijax.core.trace import Tracer, axis_env, is_evaluating, is_value
-from minijax.runtime.array import Array
+from minijax.core.trace import NO_AXES, Tracer, axis_env, is_evaluating, is_value
+from minijax.runtime.array import Array, Kind
 from minijax.runtime.execute import Executable
 from minijax.runtime.placement import device_put
 from minijax.transforms import compile as compiling
 from minijax.transforms.jit_primitive import bind_body
 from minijax.transforms.shapes import as_struct, aval_of_leaf, sharding_of_leaf
 from minijax.transforms.signature import NO_STATIC, Options, Static
+
+# A level of jit or scan takes up to twenty frames of Python, so Python's own limit of
+# a thousand is reached at fifty levels. Since 3.12 frames lie on no C stack.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
+
+#: Signatures that a function is kept traced and compiled for; the oldest goes first.
+_MOST_SIGNATURES = 4096
 
 
 class _Traced(NamedTuple):
@@ -58,10 +67,9 @@ class _Traced(NamedTuple):
 class _Ready(NamedTuple):
     """A function compiled for one signature and placement."""
 
-    executable: Executable
-    consts: list[Any]
-    kept: list[int] | None  # None where the program takes every value
+    call: Callable[[Sequence[Any]], list[Any]]
     out_tree: Any
+    executable: Executable
 
 
 class JitFunction:
@@ -70,8 +78,8 @@ class JitFunction:
     def __init__(self, fun: Callable[..., Any], options: Options):
         self._fun = fun
         self._options = options
-        self._traced: dict[Any, _Traced] = {}
-        self._ready: dict[Any, _Ready] = {}
+        self._traced = Bounded[Any, _Traced](_MOST_SIGNATURES)
+        self._ready = Bounded[Any, _Ready](_MOST_SIGNATURES)
         # Not `__dict__`: that of another JitFunction would replace this one's.
         update_wrapper(self, fun, updated=())
 
@@ -82,11 +90,11 @@ class JitFunction:
         return self if instance is None else _Bound(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        static = NO_STATIC
+        static = None
         if self._options.has_static:
             static, args, kwargs = self._options.split(args, kwargs)
         if not is_evaluating():
-            return self._bind(static, *tree_flatten((args, kwargs)))
+            return self._bind(static or NO_STATIC, *tree_flatten((args, kwargs)))
         # Almost every call comes here and finds its signature, so few steps are taken:
         # where the arguments are just arrays there is no tree to look at.
         leaves: Sequence[Any] = args
@@ -95,27 +103,24 @@ class JitFunction:
         if kwargs or len(kinds) < len(args):
             leaves, tree = tree_flatten((args, kwargs) if kwargs else args)
             kinds = [x.kind if type(x) is Array else _other(x) for x in leaves]
+        axes = axis_env()
         key = (
             tree,
             static,
             not kwargs,
             get_abstract_mesh(),
             get_concrete_mesh(),
-            axis_env(),
+            None if axes is NO_AXES else axes,  # hashing it takes a call in Python
             dtypes.x64_enabled(),
             *kinds,
         )
         ready = self._ready.get(key)
         if ready is None:
             _, tree = tree_flatten((args, kwargs))
-            ready = self._ready[key] = self._compile(static, leaves, tree)
-        values = [*ready.consts, *leaves] if ready.consts else leaves
-        if ready.kept is not None:
-            values = [values[i] for i in ready.kept]
-        outs = ready.executable.call(values)
-        if ready.out_tree is LEAF:
-            return outs[0]
-        return tree_unflatten(ready.out_tree, outs)
+            ready = self._ready[key] = self._compile(static or NO_STATIC, leaves, tree)
+        call, out_tree, _ = ready
+        outs = call(leaves)
+        return outs[0] if out_tree is LEAF else out_tree.unflatten(outs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces and lowers for these arguments, or for `ShapeDtypeStruct`s of them.
@@ -226,23 +231,23 @@ class JitFunction:
 
     def _compile(self, static: Static, leaves: Sequence[Any], tree: Any) -> _Ready:
         traced, lowered = self._lower(static, leaves, tree)
-        return _ready(traced, lowered)
+        return _ready(traced, lowered, [compiling.placement(x) for x in leaves])
 
 
-def _ready(traced: _Traced, lowered: compiling.LoweredProgram) -> _Ready:
-    everything = len(lowered.kept) == len(traced.jaxpr.invars)
+def _ready(
+    traced: _Traced,
+    lowered: compiling.LoweredProgram,
+    placements: Sequence[Kind | None],
+) -> _Ready:
+    """Compiles for arguments that lie there."""
     executable = compiling.compile_lowered(lowered)
     # Captured arrays are put where the program wants them once, not at each call.
     consts = list(traced.consts)
     for position, sharding in zip(lowered.kept, executable.in_shardings, strict=True):
         if position < len(consts):
             consts[position] = device_put(consts[position], sharding)
-    return _Ready(
-        executable,
-        consts,
-        None if everything else lowered.kept,
-        traced.out_tree,
-    )
+    call = executable.caller(placements, consts, lowered.kept)
+    return _Ready(call, traced.out_tree, executable)
 
 
 class _Bound:
@@ -280,7 +285,9 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compiles for the devices of the arguments."""
-        return Compiled(self._traced, _ready(self._traced, self._lowered))
+        anywhere = [None] * self._traced.in_tree.num_leaves
+        ready = _ready(self._traced, self._lowered, anywhere)
+        return Compiled(self._traced, ready)
 
 
 class Compiled:
@@ -315,10 +322,7 @@ class Compiled:
         if any(map(_differ, expected, got)):
             triples = zip(traced.names(), expected, got, strict=True)
             raise errors.wrong_types([t for t in triples if _differ(*t[1:])])
-        values = [*traced.consts, *leaves]
-        if ready.kept is not None:
-            values = [values[i] for i in ready.kept]
-        return tree_unflatten(ready.out_tree, ready.executable.call(values))
+        return tree_unflatten(ready.out_tree, ready.call(leaves))
 
 
 def _result_paths(out_tree: Any) -> list[str]:

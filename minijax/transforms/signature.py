@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from minijax.core.arguments import argument_names
 from minijax.core.errors import jit as errors
@@ -17,32 +17,12 @@ from minijax.core.pytree import flatten_axis_resources, tree_flatten, tree_map
 from minijax.core.treedef import PyTreeDef
 
 
-class Static:
+class Static(NamedTuple):
     """The static part of one call: values by position and by keyword."""
 
-    __slots__ = ("_hash", "by_name", "by_position", "count")
-
-    def __init__(
-        self,
-        by_position: tuple[tuple[int, Any], ...] = (),
-        by_name: tuple[tuple[str, Any], ...] = (),
-        count: int = 0,
-    ):
-        self.by_position = by_position
-        self.by_name = by_name
-        self.count = count  # of positional arguments, static ones included
-        self._hash = hash((by_position, by_name, count))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Static)
-            and self.by_position == other.by_position
-            and self.by_name == other.by_name
-            and self.count == other.count
-        )
+    by_position: tuple[tuple[int, Any], ...] = ()
+    by_name: tuple[tuple[str, Any], ...] = ()
+    positionals: int = 0  # static ones included
 
     def close_over(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """`fun` as a function of its other arguments."""
@@ -57,7 +37,9 @@ class Static:
     def merge(self, args: Sequence[Any]) -> list[Any]:
         """All positional arguments, from the dynamic ones."""
         static, rest = dict(self.by_position), iter(args)
-        return [static[i] if i in static else next(rest) for i in range(self.count)]
+        return [
+            static[i] if i in static else next(rest) for i in range(self.positionals)
+        ]
 
     def names(self, fun: Callable[..., Any], tree: PyTreeDef) -> list[str]:
         """A name for each leaf of the dynamic arguments."""
@@ -135,7 +117,7 @@ class Options:
         if not (self.donate_positions or self.donate_names):
             return (False,) * tree.num_leaves
         args_tree, kwargs_tree = tree.children()
-        count = static.count or len(args_tree.children())
+        count = static.positionals or len(args_tree.children())
         static_positions = dict(static.by_position)
         dynamic = [i for i in range(count) if i not in static_positions]
         chosen = {i % count for i in self.donate_positions if i < count}

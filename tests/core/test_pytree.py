@@ -491,3 +491,22 @@ def test_a_flatten_function_that_returns_no_pair():
     for library in (pytree, jax.tree_util):
         library.register_pytree_node(Wrong, lambda _: 5, lambda _, __: None)
     assert_same(tree.flatten, jax.tree.flatten, Wrong())
+
+
+def test_equal_keys_of_dicts_seen_before_are_not_exchanged():
+    class Name(str):
+        __slots__ = ()
+
+    for keys in (("b", "a"), (Name("b"), Name("a")), (1, 0), (True, False)):
+        for _ in range(2):
+            given = dict.fromkeys(keys, 5)
+            leaves, treedef = pytree.tree_flatten(given)
+            back = pytree.tree_unflatten(treedef, leaves)
+            assert [type(k) for k in back] == [type(keys[0])] * 2
+            assert list(back) == sorted(keys)
+
+
+def test_a_dict_seen_before_may_hold_trees():
+    for values in ((1, 2), ((3, 4), 5), (None, 6)):
+        given = dict(zip("yx", values, strict=True))
+        assert_same(tree.leaves, jax.tree.leaves, given)

@@ -51,6 +51,23 @@ def test_arguments_of_every_kind_from_everywhere():
         assert y.devices() == {devices()[0]}
 
 
+def test_values_in_front_and_arguments_that_are_not_taken():
+    text = program(
+        "(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32>",
+        "%0 = stablehlo.subtract %a, %b : tensor<4xf32> return %0 : tensor<4xf32>",
+    )
+    kinds = {"in_avals": [vector(4)] * 2, "out_avals": [vector(4)]}
+    subtract = compile_module(text, devices()[:1], **kinds)
+    x = device_put(ONES)
+    two = device_put(2 * ONES, devices()[2])
+    call = subtract.caller([x.kind, None], before=(two,), kept=(0, 1))
+    assert call([x, "not looked at"])[0].tolist() == [1, 1, 1, 1]
+    call = subtract.caller([None, x.kind], kept=(1, 0))
+    assert call([3 * ONES, x])[0].tolist() == [-2, -2, -2, -2]
+    call = subtract.caller([x.kind] * 2)
+    assert call([x, x])[0].tolist() == [0, 0, 0, 0]
+
+
 def test_wrong_number_of_arguments():
     with pytest.raises(TypeError, match="takes 1 arguments but was given 2"):
         doubling().call([ONES, ONES])
