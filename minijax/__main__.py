@@ -1,4 +1,4 @@
-"""The command line: `python -m minijax demo | info | --version`.
+"""The command line: `python -m minijax bench | demo | info | --version`.
 
 It holds no more than the reading of arguments and the printing of facts. Bad input is
 answered with one sentence on standard error and exit status 2.
@@ -8,8 +8,11 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NoReturn
 
 import minijax
@@ -63,7 +66,7 @@ def facts() -> Iterator[tuple[str, str]]:
 
 
 def make_parser() -> OneSentenceParser:
-    """The parser of the command line. What follows `demo` is the demo's to read."""
+    """The parser of the command line. `demo` and `bench` read their own arguments."""
     parser = OneSentenceParser(
         prog="python -m minijax", description="A tracing compiler for collectives."
     )
@@ -73,9 +76,20 @@ def make_parser() -> OneSentenceParser:
         version=f"minijax {package_version('minijax-compiler')}",
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("bench", help="measure collectives (bench --help says more)")
     commands.add_parser("demo", help="run the demonstration (demo --help says more)")
     commands.add_parser("info", help="print versions, platform, devices and settings")
     return parser
+
+
+def benchmark() -> Callable[[Sequence[str]], int]:
+    """The command line of the benchmark, which is a package of its own.
+
+    In a checkout that is not installed it lies beside this package, in `bench/`.
+    """
+    if find_spec("minijax_bench") is None:
+        sys.path.append(str(Path(minijax.__file__).parents[1] / "bench"))
+    return import_module("minijax_bench.cli").main
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["demo"]:
         return demo.main(arguments[1:])
+    if arguments[:1] == ["bench"]:
+        return benchmark()(arguments[1:])
     parser = make_parser()
     parser.parse_args(arguments)
     try:
