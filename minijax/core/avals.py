@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.errors.tracing import TokenTypeError
+from minijax.core.errors.tracing import token_type_has_no
 from minijax.core.mesh import AbstractMesh, NamedSharding, PartitionSpec
 
 Shape = tuple[int, ...]
@@ -287,7 +287,7 @@ class AbstractToken(AbstractValue):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked by Python itself, as when it copies
             raise AttributeError(name)
-        raise TokenTypeError(name)
+        raise token_type_has_no(name)
 
     def __repr__(self) -> str:
         return "AbstractToken()"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.avals import ShapedArray
+from minijax.core.avals import ShapedArray, abstract_token
 from minijax.core.errors import numeric as errors
 from minijax.core.mesh import NamedSharding, P
 from minijax.core.rules import join_partitions, result_mesh
@@ -50,7 +50,7 @@ def is_array_like(x: Any) -> bool:
     (True, False, False)
     """
     if isinstance(x, Tracer):
-        return True
+        return x.aval is not abstract_token
     if isinstance(x, bool | int | float | complex | np.ndarray | np.generic):
         return not isinstance(x, np.str_ | np.bytes_)
     return hasattr(x, "__jax_array__") or (hasattr(x, "aval") and hasattr(x, "shape"))

@@ -32,10 +32,14 @@ __all__ = ["LoweredModule", "LoweringContext", "ModuleContext", "lower_to_module
 class LoweredModule:
     """A finished module: `str()` is its text, `bytecode()` what PJRT takes."""
 
-    __slots__ = ("host_callbacks", "module")
+    __slots__ = ("host_callbacks", "lacking", "module")
 
-    def __init__(self, module: ir.Module, host_callbacks: list[Any]):
+    def __init__(
+        self, module: ir.Module, host_callbacks: list[Any], lacking: bool = False
+    ):
         self.module = module
+        #: Whether it has operations that XLA has not for the platform.
+        self.lacking = lacking
         #: The Python functions that the program calls, by index.
         self.host_callbacks = host_callbacks
 
@@ -94,6 +98,7 @@ def lower_to_module(
     num_partitions: int = 1,
     platform: str = "cpu",
     devices: Sequence[Any] = (),
+    runnable: bool = False,
 ) -> LoweredModule:
     """Lowers a program to a module whose `main` takes and returns flat values.
 
@@ -107,6 +112,7 @@ def lower_to_module(
       num_partitions: how many devices it runs on.
       platform: `cpu`, `gpu` or `tpu`.
       devices: those it runs on, where they are known.
+      runnable: whether to avoid operations that XLA has not for the platform.
 
     Warns where a donated argument cannot be reused.
     """
@@ -126,7 +132,7 @@ def lower_to_module(
                 in_avals, out_avals, donated, ins, outs, num_partitions > 1
             )
             _enter_donation(plan, arg_attrs)
-        module = ModuleContext(platform, devices)
+        module = ModuleContext(platform, devices, runnable)
         attributes = module.module.operation.attributes
         attributes["sym_name"] = string(_NOT_IN_NAMES.sub("_", name).rstrip("_"))
         attributes["mhlo.num_replicas"] = i32(1)
@@ -141,7 +147,7 @@ def lower_to_module(
         )
         _verify(module.module)
         _name_meshes(module.module)
-    return LoweredModule(module.module, module.host_callbacks)
+    return LoweredModule(module.module, module.host_callbacks, module.lacking)
 
 
 def _sharding_entry(sharding: Sharding | None, aval: Any) -> dict[str, ir.Attribute]:

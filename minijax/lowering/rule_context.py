@@ -67,20 +67,29 @@ class ModuleContext:
       host_callbacks: a rule that calls Python appends its function here, and its
         operation names it by the index.
       tokens: where each ordered effect is; `tokens.op` makes operations with effects.
+      runnable: whether the module is to be compiled, and not only shown. Then what XLA
+        has no operation for on the platform is made of others.
+      lacking: set by a rule that showed such an operation.
     """
 
     __slots__ = (
         "devices",
         "functions",
         "host_callbacks",
+        "lacking",
         "module",
         "platform",
+        "runnable",
         "symbols",
         "tokens",
     )
 
-    def __init__(self, platform: str, devices: Sequence[Any] = ()):
+    def __init__(
+        self, platform: str, devices: Sequence[Any] = (), runnable: bool = False
+    ):
         self.platform = platform
+        self.runnable = runnable
+        self.lacking = False
         self.devices = tuple(devices)
         self.module = ir.Module.create()
         self.symbols = ir.SymbolTable(self.module.operation)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -67,6 +68,7 @@ class LoweredProgram(NamedTuple):
     out_shardings: list[Sharding | None]
     committed: bool
     ordered: tuple[Effect, ...]  # the module takes and returns a token for each
+    runnable: Callable[[], LoweredModule]  # what to compile where `module` lacks it
 
 
 def lower(
@@ -108,7 +110,8 @@ def lower(
         _in_sharding(asked[i], v.aval, mesh)
         for i, v in zip(kept, trimmed.invars, strict=True)
     ]
-    module = lower_to_module(
+    lowering = partial(
+        lower_to_module,
         trimmed,
         f"jit_{name}",
         in_shardings=ins if partitioned else None,
@@ -120,7 +123,7 @@ def lower(
         devices=devices,
     )
     return LoweredProgram(
-        module,
+        lowering(),
         devices,
         mesh,
         kept,
@@ -130,6 +133,7 @@ def lower(
         outs,
         committed,
         ordered,
+        partial(lowering, runnable=True),
     )
 
 
@@ -142,6 +146,8 @@ def _check_order(ordered: Sequence[Effect], devices: Sequence[Any]) -> None:
 
 def compile_lowered(lowered: LoweredProgram) -> Executable:
     """Compiles; a program that was compiled before for the same devices is shared."""
+    if lowered.module.lacking:
+        lowered = lowered._replace(module=lowered.runnable())
     if lowered.out_avals.count(abstract_token) > 1:
         lowered = lowered._replace(module=lowered.module.with_distinct_tokens())
     callbacks = lowered.module.host_callbacks

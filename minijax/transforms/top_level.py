@@ -81,16 +81,18 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
     changed = _gathered_axes(aval, in_spec, out_spec, multi_dim)
     gathered = frozenset(n for _, names in changed for n in names)
     wanted = in_spec.update(out_spec.partitions, reduced=in_spec.reduced | gathered)
-    if wanted != out_spec:
-        # `shard_map` would find out, and name its function, which nobody wrote.
-        raise errors.not_named_reduced(aval, sharding.spec, wanted)
-
     def f_shmap(part: Any) -> Any:
         for dim, names in changed:
             part = all_gather(part, names, axis=dim, tiled=True, to="reduced")
         return part
 
-    return jit(shard_map(f_shmap, out_specs=out_spec))(x)
+    try:
+        return jit(shard_map(f_shmap, out_specs=out_spec))(x)
+    except ValueError as error:
+        if wanted == out_spec:
+            raise
+        told = str(error), aval, sharding.spec, wanted
+        raise errors.not_named_reduced(*told) from None
 
 
 def _gathered_axes(

@@ -62,9 +62,12 @@ def not_a_prefix(in_spec: object, out_spec: object, dim: int) -> ValueError:
     )
 
 
-def not_named_reduced(aval: object, out_spec: object, wanted: object) -> ValueError:
+def not_named_reduced(
+    text: str, aval: object, out_spec: object, wanted: object
+) -> ValueError:
+    """`text` is what `shard_map` says of it: upstream says only that."""
     return ValueError(
-        f"top_level_all_gather of {aval} to out_sharding {out_spec}: the axes that are "
-        "gathered stay in the type, as reduced, next to what the operand is already "
-        f"reduced or unreduced over. Write {wanted} as its out_sharding."
+        f"{text} This is top_level_all_gather of {aval} to out_sharding {out_spec}: the "
+        "axes that are gathered stay in the type, as reduced, next to what the operand "
+        f"is already reduced or unreduced over. Write {wanted} as its out_sharding."
     )

@@ -51,6 +51,7 @@ from minijax.lax.collectives.common import (
     batch_collective,
     fold_dim,
     group_attributes,
+    take_rows,
 )
 from minijax.lax.collectives.primitives import (
     all_gather_invariant_p,
@@ -89,7 +90,8 @@ def all_gather(
       axis: where the gathered dimension goes in the result.
       tiled: whether the values are concatenated along `axis`, instead of stacked.
       to: what the result's type says: `'varying'`, `'invarying'` or `'reduced'`.
-        Ignored where types do not follow the axis.
+        Ignored where types do not follow the axis. Several groups hold different
+        results, of which only `'varying'` is true.
 
     >>> import minijax
     >>> minijax.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2]))
@@ -97,14 +99,14 @@ def all_gather(
            [1, 2]], dtype=int32)
     """
     if to not in _PRIMITIVES:
-        raise errors.all_gather_to(_PRIMITIVES)
+        raise errors.all_gather_to(_PRIMITIVES, to)
     names = as_names(axis_name)
     groups = as_groups(axis_index_groups)
     if not typed(names) and not axis_env().check_vma:
         to = "varying"
-    if to != "varying" and groups is not None:
-        raise errors.groups_not_invariant("all_gather", to)
     size = group_size(names, groups)
+    if to != "varying" and groups is not None and len(groups) > 1:
+        raise errors.groups_not_invariant("all_gather", to)
 
     def gather(leaf: Any) -> Any:
         rank = operand_type(leaf).ndim
@@ -114,7 +116,12 @@ def all_gather(
         if to == "varying":
             leaf = cast_to_varying(leaf, names)
             return _bind(all_gather_p, leaf, names, dim, tiled, size, groups)
-        return _gather_to(_PRIMITIVES[to], leaf, names, dim, tiled)
+        if groups is None:
+            return _gather_to(_PRIMITIVES[to], leaf, names, dim, tiled)
+        # One group is the whole axis, in an order of its own.
+        rows = _gather_to(_PRIMITIVES[to], leaf, names, 0, False)
+        out = moveaxis(take_rows(rows, groups[0]), 0, dim)
+        return fold_dim(out, dim) if tiled else out
 
     return tree_map(gather, x)
 

@@ -26,7 +26,7 @@ from minijax.core.avals import ShapedArray
 from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
-from minijax.core.trace import is_evaluating, typeof
+from minijax.core.trace import axis_env, is_evaluating, typeof
 from minijax.lax.collectives.axes import (
     AxisName,
     Groups,
@@ -114,7 +114,7 @@ def _check_size(length: int, size: int, axis_name: Any, tiled: bool) -> None:
     if tiled and length % size:
         raise errors.all_to_all_indivisible(length, axis_name, size)
     if not tiled and length != size:
-        raise errors.all_to_all_size(size, length)
+        raise errors.all_to_all_size(size, length, axis_name)
 
 
 def _bind(
@@ -167,7 +167,7 @@ def _type(
     tiled: bool,
 ) -> list[ShapedArray]:
     names = as_names(axis_name)
-    if not names and is_evaluating():
+    if is_evaluating() and not axis_env().sizes.keys() & set(names):
         raise errors.eager_collective("all_to_all")
     check_bound(names, "all_to_all")
     check_whole(aval, names, "all_to_all")

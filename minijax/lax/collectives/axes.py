@@ -125,7 +125,8 @@ def as_groups(axis_index_groups: Any) -> Groups:
 def group_size(names: tuple[Any, ...], groups: Groups, *, uneven: bool = False) -> int:
     """How many members the collective has: the axis size, or that of a group.
 
-    Groups must cover the axis exactly, and have one size unless `uneven`.
+    Groups must cover the axis exactly, and have one size unless `uneven`. An unbound
+    name is an error here only where there are no groups, as upstream has it.
     """
     for name in names:
         if isinstance(name, int):
@@ -135,6 +136,8 @@ def group_size(names: tuple[Any, ...], groups: Groups, *, uneven: bool = False) 
     members = [i for g in groups for i in g]
     if set(members) != set(range(len(members))):
         raise errors.groups_do_not_cover(groups, names, None)
+    if not axis_env().sizes.keys() >= set(names):
+        return len(groups[0])  # whoever needs the names says which is missing
     total = names_size(names)
     if len(members) != total:
         raise errors.groups_do_not_cover(groups, names, total)
@@ -160,6 +163,8 @@ def untyped(names: Iterable[Any]) -> tuple[Any, ...]:
 
 def check_whole(aval: ShapedArray, names: Iterable[str], primitive: str) -> None:
     """Refuses an operand that is unreduced or reduced over one of the names."""
+    if not (aval.manual.unreduced or aval.manual.reduced):
+        return  # nearly always
     acted: Names = frozenset(names)
     for kind in ("unreduced", "reduced"):
         if getattr(aval.manual, kind) & acted:

@@ -74,7 +74,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         return x
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if to not in _ALLOWED_TO:
-        raise errors.pcast_to(_ALLOWED_TO)
+        raise errors.pcast_to(_ALLOWED_TO, to)
 
     def cast(leaf: Any) -> Any:
         start = state_over(operand_type(leaf), names, "jax.lax.pcast")
@@ -110,10 +110,10 @@ def bind_cast(primitive: Primitive, x: Any, names: tuple[str, ...]) -> Any:
     for name in names:
         if name not in env.sizes:
             if is_evaluating():
-                raise errors.not_under_shard_map(primitive.name)
+                raise errors.not_under_shard_map(primitive.name, name, env.sizes)
             raise tracing_errors.found_unbound_axis(name, primitive.name, env.sizes)
         if name not in env.manual:
-            raise errors.not_under_shard_map(primitive.name, name)
+            raise errors.not_under_shard_map(primitive.name, name, env.sizes)
     return primitive.bind1(x, axes=in_mesh_order(names))
 
 

@@ -97,7 +97,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 def _psum(x: Any, axes: Axes, groups: Groups) -> Any:
     if state_over(operand_type(x), axes, "jax.lax.psum") == "unreduced":
-        if groups is not None:
+        check_groups(axes, groups)
+        if groups is not None and len(groups) > 1:
             raise errors.groups_not_invariant("psum", "invarying")
         return unreduced_psum_p.bind1(x, axes=axes)
     size = check_groups(axes, groups)
@@ -131,8 +132,9 @@ def check_groups(axes: Axes, groups: Groups) -> int | None:
 
 def _sum_of_constant(x: Any, axes: Axes, size: int | None) -> Any:
     named = tuple(a for a in axes if not isinstance(a, int))
+    total = group_size(named, None)  # of bound names only
     if size is None:
-        size = group_size(named, None)
+        size = total
     if dims := tuple(a for a in axes if isinstance(a, int)):
         x = sum_over(x, dims)
     if isinstance(x, bool | int | float | complex):

@@ -10,7 +10,8 @@ arrives, the result is `output`. `recv_sizes[j]` is how much arrives from device
 Along the leading dimension only.
 
 Type: that of `output`. StableHLO: the custom call `ragged_all_to_all`, which XLA
-implements for GPU and TPU, not for CPU.
+implements for GPU and TPU. For CPU it has none; what is compiled there gathers all
+arguments, and each device takes what it receives.
 Upstream: `jax/_src/lax/parallel.py` (`ragged_all_to_all`).
 """
 
@@ -28,7 +29,7 @@ from minijax.core.errors import collectives as errors
 from minijax.core.linear import Zero, is_undefined, zero_tangent
 from minijax.core.mesh import replica_groups
 from minijax.core.primitive import Primitive
-from minijax.core.trace import axis_env, is_evaluating, typeof
+from minijax.core.trace import axis_env, extend_axis_env, is_evaluating, typeof
 from minijax.lax.arithmetic import add, div, mul, sub
 from minijax.lax.collectives.all_to_all import all_to_all_p
 from minijax.lax.collectives.axes import (
@@ -38,6 +39,7 @@ from minijax.lax.collectives.axes import (
     cast_to_varying,
     check_bound,
     group_size,
+    names_size,
     params_names,
 )
 from minijax.lax.collectives.common import (
@@ -55,7 +57,7 @@ from minijax.lax.gather import GatherDimensionNumbers, gather
 from minijax.lax.integers import bitwise_and, bitwise_not, bitwise_or
 from minijax.lax.joining import concatenate, split
 from minijax.lax.reductions import reduce_max
-from minijax.lax.rules import batch_at, const, full_like, instantiate
+from minijax.lax.rules import batch_at, composed, const, full_like, instantiate
 from minijax.lax.select import select
 from minijax.lax.shapes import (
     broadcast_in_dim,
@@ -97,7 +99,6 @@ def ragged_all_to_all(
 
     Raises:
       ValueError: offsets or sizes that are no integers of rank 1.
-      NotImplementedError: XLA has no such operation for the platform.
     """
     where = (input_offsets, send_sizes, output_offsets, recv_sizes)
     return ragged_all_to_all_p.bind1(
@@ -143,6 +144,12 @@ def _type(
 def _lowering(
     ctx: Any, *values: Any, axis_name: tuple[str, ...], axis_index_groups: Groups
 ) -> list[Any]:
+    if ctx.module.platform == "cpu" and not ctx.module.runnable:
+        ctx.module.lacking = True
+    elif ctx.module.platform == "cpu":
+        how = {"names": axis_name, "groups": axis_index_groups}
+        with extend_axis_env(ctx.mesh.shape.items()):
+            return composed(_by_gathers)(ctx, *values, **how)
     groups = replica_groups(ctx.mesh, axis_name)
     if axis_index_groups is not None:
         groups = [[g[i] for i in part] for g in groups for part in axis_index_groups]
@@ -255,7 +262,7 @@ def _batch(
             *merged, axis_name=axis_name, axis_index_groups=None
         )
     else:
-        out = _by_gathers(merged, axis_name, axis_index_groups)
+        out = _by_gathers(*merged, names=axis_name, groups=axis_index_groups)
     shape = typeof(out).shape
     n = axis.size
     return [reshape(out, (n, shape[0] // n, *shape[1:]))], [0]
@@ -280,14 +287,15 @@ def _over_mapped(
     return [own_rows(_in_groups(rows, groups), names, at)], [0]
 
 
-def _by_gathers(args: Any, names: tuple[str, ...], groups: Any) -> Any:
-    """Within groups, of a batch: upstream has no such exchange, XLA's CPU none at all.
+def _by_gathers(*args: Any, names: tuple[str, ...], groups: Groups) -> Any:
+    """Made of what every platform has.
 
-    So it is made of what every platform has: each device takes what it receives from
-    the arguments of all.
+    Each device takes what it receives from the arguments of all. So it is on a CPU,
+    and for a batch within groups, which upstream has not.
     """
     rows = [gather_rows(cast_to_varying(x, names), names, 0) for x in args]
-    return at_own_index(_in_groups(rows, groups), names, 0)
+    every = (tuple(range(names_size(names))),)
+    return at_own_index(_in_groups(rows, groups or every), names, 0)
 
 
 def _in_groups(rows: Sequence[Any], groups: tuple[Any, ...]) -> Any:

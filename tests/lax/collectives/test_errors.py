@@ -109,6 +109,35 @@ def test_unbound_names_without_any_axis():
         mapped(lambda v: lax.pcast(v, "i", to="varying"))
 
 
+@pytest.mark.parametrize("name", ["all_to_all", "all_gather", "psum_scatter", "psum"])
+def test_unbound_names_with_groups(name, upstream):
+    """The size is that of a group, so that the primitive is the first to miss them."""
+    x, more = np.zeros((4, 4), np.float32), {"axis_index_groups": [[0, 1], [2, 3]]}
+    if name in ("all_to_all", "psum_scatter"):
+        more["tiled"] = True
+    if name == "all_to_all":
+        more |= {"split_axis": 0, "concat_axis": 1}
+    for wrap in ("jit", "make_jaxpr"):
+        texts = []
+        for lib in (upstream, jax):
+            f = getattr(lib.lax, name)
+            with pytest.raises(NameError) as caught:
+                getattr(lib, wrap)(lambda v, f=f: f(v, "q", **more))(x)
+            texts.append(str(caught.value))
+        assert texts[1].startswith(texts[0])
+    if name == "all_to_all":
+        with pytest.raises(RuntimeError, match="must be used within a mapped context"):
+            lax.all_to_all(x, "q", **more)
+
+
+def test_the_size_of_a_group_of_an_unbound_name():
+    groups = [[0, 1], [2, 3]]
+    with pytest.raises(NameError, match="unbound axis name: q"):
+        lax.psum(1, "q", axis_index_groups=groups)
+    with pytest.raises(NameError, match="unbound axis name: q"):
+        lax.pmean(np.ones(2, np.float32), "q", axis_index_groups=groups)
+
+
 def test_psum():
     with pytest.raises(ValueError, match="axis_index_groups only supported for sums"):
         mapped(lambda v: lax.psum(v, (0, "i"), axis_index_groups=[[0, 1], [2, 3]]))

@@ -101,6 +101,8 @@ def calls(draw: Any, sizes: dict[str, int], kinds: Any = KINDS) -> Call:
     shape = [n, n * draw(st.integers(0, 2)), draw(st.integers(0, 2))]
     shape = draw(st.permutations(shape))
     options |= draw(_options(kind, total, n, shape))
+    if kind == "all_gather" and n == total:  # else groups hold different results
+        options["to"] = draw(st.sampled_from(["varying", "invarying", "reduced"]))
     dtypes = DTYPES
     sizes_of_groups = {len(g) for g in options.get("axis_index_groups", ())}
     if kind == "pmean" or (kind in ("pmax", "pmin") and len(sizes_of_groups) > 1):
@@ -145,17 +147,22 @@ def apply(call: Call, v: Any) -> Any:
     """The collective of what one device sees."""
     if call.kind == "axis_index":
         return lax.axis_index(call.names) + lax.full((), 0, np.int32)
-    return getattr(lax, call.kind)(
-        _one_state(v, call.names), call.names, **call.options
-    )
+    v = _one_state(v, call.names, call.options.get("to") == "reduced")
+    out = getattr(lax, call.kind)(v, call.names, **call.options)
+    if reduced := tuple(jax.typeof(out).manual.reduced):
+        return lax.pcast(out, reduced, to="varying")
+    return out
 
 
-def _one_state(v: Any, names: Any) -> Any:
-    """Sums refuse an operand that varies over some of the mesh axes but not all."""
+def _one_state(v: Any, names: Any, must_vary: bool) -> Any:
+    """Sums refuse an operand that varies over some of the mesh axes but not all.
+
+    A gather to reduced refuses one that varies over none.
+    """
     varying = jax.typeof(v).manual.varying
     mesh = frozenset(jax.sharding.get_abstract_mesh().manual_axes)
     missing = tuple(n for n in names if n in mesh - varying)
-    if varying.intersection(names) and missing:
+    if (must_vary or varying.intersection(names)) and missing:
         return lax.pcast(v, missing, to="varying")
     return v
 
@@ -168,7 +175,8 @@ def expected(layout: Layout, call: Call, x: np.ndarray) -> np.ndarray:
     world = World(layout.sizes)
     if call.kind == "axis_index":
         return world.axis_index(call.names)
-    return getattr(world, call.kind)(x, call.names, **call.options)
+    options = {k: v for k, v in call.options.items() if k != "to"}
+    return getattr(world, call.kind)(x, call.names, **options)
 
 
 def program(layout: Layout, fun: Callable[[Any], Any]) -> Callable[[Any], Any]:

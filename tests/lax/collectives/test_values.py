@@ -15,6 +15,7 @@ from tests.lax.collectives.programs import (
     all_of_them,
     expected_of,
     numbers,
+    program,
     run,
     ways,
 )
@@ -197,6 +198,9 @@ def test_sums_over_dimensions_and_names():
 
     got = jax.vmap(f, axis_name="i", out_axes=None)(x)
     np.testing.assert_array_equal(np.asarray(got), x.sum((0, 2)))
+    for f in (jax.jit, jax.vmap):  # counted from the end, traced or not
+        last = f(lambda v: lax.psum(v, -1))(x)
+        np.testing.assert_array_equal(np.asarray(last), lax.psum(x, -1))
     inner = jax.vmap(lambda v: lax.psum(v, 0), in_axes=1)(x[0])
     np.testing.assert_array_equal(np.asarray(inner), x[0].sum(0))
 
@@ -244,6 +248,30 @@ def test_all_gather_to(to, names, mesh):
         return lax.squeeze(lax.pcast(out, reduced, to="varying"), (0,))
 
     check(TWO, mesh, f, World(TWO).all_gather(x, names, tiled=True), x)
+
+
+@pytest.mark.parametrize("to", ["invarying", "reduced"])
+@pytest.mark.parametrize("mesh", ways(("i", "j")))
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("tiled", [False, True])
+def test_all_gather_to_in_the_order_of_one_group(to, mesh, axis, tiled):
+    x, names = numbers(2, 3, 2, 2), ("j", "i")
+    how = {"axis": axis, "tiled": tiled, "axis_index_groups": [[4, 0, 5, 1, 3, 2]]}
+
+    def f(v):
+        out = lax.all_gather(v, names, to=to, **how)
+        manual = jax.typeof(out).manual
+        assert not manual.varying
+        assert manual.reduced == (set(mesh) if to == "reduced" else set())
+        return lax.pcast(out, tuple(manual.reduced), to="varying")
+
+    want = World(TWO).all_gather(x, names, **how)
+    check(TWO, mesh, f, want, x)
+    # Linear: <ct, J x> = <J^T ct, x>.
+    linear = program(jax, TWO, mesh, f)
+    ct = numbers(*want.shape) % 5
+    back = jax.jit(lambda v, c: jax.vjp(linear, v)[1](c)[0])(x, ct)
+    assert np.vdot(np.asarray(back), x) == np.vdot(ct, want)
 
 
 @pytest.mark.parametrize("mesh", [(), ("i",)])
