@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core import dtypes
-from minijax.core.errors.tracing import token_type_has_no
+from minijax.core.errors.tracing import TokenTypeError
 from minijax.core.mesh import AbstractMesh, NamedSharding, PartitionSpec
 
 Shape = tuple[int, ...]
@@ -285,9 +285,10 @@ class AbstractToken(AbstractValue):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked by Python itself, as when it copies
-            raise AttributeError(name)
-        raise token_type_has_no(name)
+        if name in ("shape", "dtype", "ndim", "size", "weak_type", "manual"):
+            # What a function asks first of an operand that it takes for an array.
+            raise TokenTypeError(name)
+        raise AttributeError(f"'AbstractToken' object has no attribute '{name}'")
 
     def __repr__(self) -> str:
         return "AbstractToken()"

@@ -159,12 +159,18 @@ def token_has_no(tracer: str, attribute: str) -> AttributeError:
     )
 
 
-def token_type_has_no(attribute: str) -> AttributeError:
-    return AttributeError(
-        f"'AbstractToken' object has no attribute '{attribute}'. A token carries no "
-        "data, and stands where an array is needed: jax.lax.after_all and "
-        "optimization_barrier take tokens, and functions may take and return them."
-    )
+class TokenTypeError(TypeError, AttributeError):
+    """A token stood where an array is needed.
+
+    An `AttributeError` too, so that `hasattr` may be asked of a token's type.
+    """
+
+    def __init__(self, attribute: str):
+        super().__init__(
+            f"A token has no {attribute}: it carries no data, and stands where an "
+            "array is needed. jax.lax.after_all and optimization_barrier take tokens, "
+            "and functions may take and return them."
+        )
 
 
 def not_callable(fun: object) -> TypeError:
