@@ -81,6 +81,7 @@ def _gather(x: Any, target: Any, multi_dim: bool) -> Any:
     changed = _gathered_axes(aval, in_spec, out_spec, multi_dim)
     gathered = frozenset(n for _, names in changed for n in names)
     wanted = in_spec.update(out_spec.partitions, reduced=in_spec.reduced | gathered)
+
     def f_shmap(part: Any) -> Any:
         for dim, names in changed:
             part = all_gather(part, names, axis=dim, tiled=True, to="reduced")

@@ -67,7 +67,7 @@ def not_named_reduced(
 ) -> ValueError:
     """`text` is what `shard_map` says of it: upstream says only that."""
     return ValueError(
-        f"{text} This is top_level_all_gather of {aval} to out_sharding {out_spec}: the "
-        "axes that are gathered stay in the type, as reduced, next to what the operand "
+        f"{text} This is top_level_all_gather of {aval} to out_sharding {out_spec}: "
+        "the axes gathered stay in the type, as reduced, next to what the operand "
         f"is already reduced or unreduced over. Write {wanted} as its out_sharding."
     )
