@@ -118,7 +118,8 @@ def dtype_of(x: Any) -> DType:
         (dtype('int32'), dtype('float32'), dtype('int32'))
     """
     if isinstance(x, np.ndarray | np.generic):
-        return canonical(x64_enabled(), _checked(x, x.dtype))
+        value = cast(Any, x)
+        return canonical(x64_enabled(), _checked(value, value.dtype))
     kind = _SCALARS.get(x if isinstance(x, type) else type(x))
     if kind is not None:
         return canonical(x64_enabled(), WIDEST[kind])
