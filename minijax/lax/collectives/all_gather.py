@@ -119,8 +119,9 @@ def all_gather(
         if groups is None:
             return _gather_to(_PRIMITIVES[to], leaf, names, dim, tiled)
         # One group is the whole axis, in an order of its own.
+        (order,) = groups
         rows = _gather_to(_PRIMITIVES[to], leaf, names, 0, False)
-        out = moveaxis(take_rows(rows, groups[0]), 0, dim)
+        out = moveaxis(take_rows(rows, order), 0, dim)
         return fold_dim(out, dim) if tiled else out
 
     return tree_map(gather, x)
