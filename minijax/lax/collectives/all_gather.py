@@ -119,7 +119,7 @@ def all_gather(
         if groups is None:
             return _gather_to(_PRIMITIVES[to], leaf, names, dim, tiled)
         # One group is the whole axis, in an order of its own.
-        (order,) = groups
+        order = [i for group in groups for i in group]
         rows = _gather_to(_PRIMITIVES[to], leaf, names, 0, False)
         out = moveaxis(take_rows(rows, order), 0, dim)
         return fold_dim(out, dim) if tiled else out
