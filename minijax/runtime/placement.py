@@ -84,16 +84,16 @@ def default_sharding() -> SingleDeviceSharding:
 
 
 def _put_host(x: Any, aval: ShapedArray, sharding: Sharding, committed: bool) -> Array:
-    aval = _placed_type(aval, sharding)
-    buf = put_numpy(_as_numpy(x, aval), aval, sharding)
-    return Array(buf, Kind.of(aval, sharding, committed))
+    kind = _placed(aval, sharding, committed)
+    return Array(put_numpy(_as_numpy(x, kind.aval), kind.aval, sharding), kind)
 
 
 @lru_cache(4096)
-def _placed_type(aval: ShapedArray, sharding: Sharding) -> ShapedArray:
-    """The type of an array of type `aval` once it lies there, if it can."""
+def _placed(aval: ShapedArray, sharding: Sharding, committed: bool) -> Kind:
+    """What an array of type `aval` is once it lies there, if it can."""
     check_divides(sharding, aval.shape)
-    return array_type(aval.shape, aval.dtype, aval.weak_type, sharding)
+    aval = array_type(aval.shape, aval.dtype, aval.weak_type, sharding)
+    return Kind.of(aval, sharding, committed)
 
 
 def _as_numpy(x: Any, aval: ShapedArray) -> np.ndarray:
@@ -109,13 +109,13 @@ def _put_array(x: Array, sharding: Sharding) -> Array:
     if x.sharding is sharding and x.committed:
         return x
     x._check_not_deleted()
-    aval = _placed_type(x.aval, sharding)
+    kind = _placed(x.aval, sharding, True)
     if x.sharding.is_equivalent_to(sharding, x.ndim):
-        return Array(x._buf, Kind.of(aval, sharding, True))
+        return Array(x._buf, kind)
     buf = _copy(x, sharding)
     if buf is None:
-        buf = put_numpy(x._value, aval, sharding)
-    return Array(buf, Kind.of(aval, sharding, True))
+        buf = put_numpy(x._value, kind.aval, sharding)
+    return Array(buf, kind)
 
 
 def _copy(x: Array, sharding: Sharding) -> Any:
