@@ -6,6 +6,7 @@ program four times as large may take little more than four times as many.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -237,8 +238,12 @@ def test_endless_recursion_is_an_error_of_python() -> None:
 # ------------------------------------------------------------- pytrees and signatures
 
 
+FRESH = itertools.count()
+
+
 def flat_dict(n: int) -> Any:
-    return {f"k{i}": X for i in range(n)}
+    """With keys that no other one has, so that nothing is known of it already."""
+    return {f"k{next(FRESH)}": X for _ in range(n)}
 
 
 def tuples_of_pairs(n: int) -> Any:

@@ -24,6 +24,8 @@ def bench(*args, **popen):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "minijax", "bench", *args],
+        # In the background of a shell interrupts are ignored, and children inherit it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
