@@ -229,6 +229,8 @@ def unreduced_of(
     spec = aval.sharding.spec
     if kind is not None and spec.unreduced and spec.unreduced_kind is not kind:
         raise errors.unreduced_kind(kind, spec.unreduced_kind)
+    if aval.manual.unreduced and kind not in (None, UnreducedKind.sum):
+        raise errors.unreduced_kind(kind, UnreducedKind.sum)  # Manual axes have sums
     return aval.manual.unreduced | spec.unreduced
 
 

@@ -593,8 +593,10 @@ def _dynamic_update_slice_type(
 def _update_sums(_: str, avals: Sequence[ShapedArray]) -> tuple[Names, Names]:
     operand, update, *index = avals
     found = (unreduced_of(operand, None), reduced_of(operand))
-    if found != (unreduced_of(update, None), reduced_of(update)):
-        raise errors.update_sums(operand.short(), update.short())
+    if found[0] != unreduced_of(update, None):
+        raise errors.update_unreduced(operand.short(), update.short())
+    if found[1] != reduced_of(update):
+        raise errors.update_reduced(operand.short(), update.short())
     none = (NO_NAMES, NO_NAMES)
     if any((unreduced_of(i, None), reduced_of(i)) != none for i in index):
         raise errors.update_index_sums([i.short() for i in index])

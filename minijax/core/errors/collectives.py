@@ -65,6 +65,15 @@ def groups_with_positions(axes: object) -> ValueError:
     )
 
 
+def extreme_of_sum(collective: str) -> ValueError:
+    kind = collective.removeprefix("p")
+    return ValueError(
+        f"unreduced_{collective} cannot accept args with unreduced_kind="
+        f"UnreducedKind.sum. Expected unreduced_kind=UnreducedKind.{kind}. The sum over "
+        "the devices is still to be done: jax.lax.psum does it."
+    )
+
+
 def groups_not_invariant(collective: str, to: str) -> NotImplementedError:
     return NotImplementedError(
         f"{collective} to {to} with axis_index_groups: groups hold different results, "

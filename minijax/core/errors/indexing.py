@@ -176,7 +176,14 @@ def update_sharding(operand: Any, update: Any) -> ShardingTypeError:
     )
 
 
-def update_sums(operand: str, update: str) -> ShardingTypeError:
+def update_reduced(operand: str, update: str) -> ShardingTypeError:
+    return ShardingTypeError(
+        "dynamic_update_slice operand and update must be reduced along the same axes. "
+        f"Got operand sharding {operand} and update sharding {update}."
+    )
+
+
+def update_unreduced(operand: str, update: str) -> ShardingTypeError:
     return ShardingTypeError(
         "dynamic_update_slice operand and update must be unreduced along the same axes "
         "and with the same unreduced_kind. Got operand sharding "

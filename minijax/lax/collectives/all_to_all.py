@@ -14,7 +14,8 @@ In a group of n, `tiled` divides the size of `split_axis` by n and multiplies th
 goes away, and a new dimension stands at `concat_axis`; if those differ, the wrapper
 puts a dimension of size 1 at the one and takes it away at the other.
 
-StableHLO: `all_to_all`; nothing in groups of one.
+StableHLO: `all_to_all`; nothing in groups of one. What is compiled for CPUs is another
+program where the operand is large: `all_to_all_cpu.py`.
 Upstream: `jax/_src/lax/parallel.py` (`all_to_all`, `pswapaxes`).
 """
 
@@ -27,6 +28,7 @@ from minijax.core.errors import collectives as errors
 from minijax.core.primitive import Primitive
 from minijax.core.pytree import tree_map
 from minijax.core.trace import axis_env, is_evaluating, typeof
+from minijax.lax.collectives.all_to_all_cpu import Plan, exchange_in_chunks, plan
 from minijax.lax.collectives.axes import (
     AxisName,
     Groups,
@@ -203,8 +205,21 @@ def _lowering(
         "concat_dimension": dialect.i64(concat_axis),
         "split_count": dialect.i64(size),
     }
+    if chunks := _chunks(ctx, split_axis, concat_axis, size):
+        return exchange_in_chunks(x, chunks, ctx.avals_in[0], attributes)
     out_type = dialect.ir_type(ctx.avals_out[0])
     return dialect.op("stablehlo.all_to_all", [x], [out_type], attributes)
+
+
+def _chunks(ctx: Any, split: int, concat: int, size: int) -> Plan | None:
+    """How to cut the operand, where the program is for CPUs and will be compiled."""
+    if ctx.module.platform != "cpu" or ctx.manual_axes != set(ctx.mesh.axis_names):
+        return None
+    chunks = plan(ctx.avals_in[0], split, concat, size)
+    if chunks and not ctx.module.runnable:
+        ctx.module.lacking = True  # shown is the StableHLO op
+        return None
+    return chunks
 
 
 def group_of(ctx: Any, names: tuple[str, ...], groups: Groups) -> int:

@@ -76,7 +76,9 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     check_groups(axes, groups)
 
     def bind(leaf: Any) -> Any:
-        state_over(operand_type(leaf), axes, f"jax.lax.{primitive}")
+        state = state_over(operand_type(leaf), axes, f"jax.lax.{primitive}")
+        if state == "unreduced":
+            raise errors.extreme_of_sum(primitive.name)
         check_bound(axes, "psum")  # the name in upstream's message, too
         if dtypes.issubdtype(typeof(leaf).dtype, np.complexfloating):
             return _extreme_of_rows(primitive, leaf, axes, groups)
