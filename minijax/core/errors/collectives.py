@@ -69,8 +69,8 @@ def extreme_of_sum(collective: str) -> ValueError:
     kind = collective.removeprefix("p")
     return ValueError(
         f"unreduced_{collective} cannot accept args with unreduced_kind="
-        f"UnreducedKind.sum. Expected unreduced_kind=UnreducedKind.{kind}. The sum over "
-        "the devices is still to be done: jax.lax.psum does it."
+        f"UnreducedKind.sum. Expected unreduced_kind=UnreducedKind.{kind}. The sum "
+        "over the devices is still to be done: jax.lax.psum does it."
     )
 
 
