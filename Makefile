@@ -1,6 +1,7 @@
 # make demo    installs minijax (not jax) into .venv and runs the demonstration
 # make test    installs the test extra and runs the suite
 # make lint    ruff: rules and format        make types   pyright
+# make perf    measures beside upstream JAX; writes the table and plot in docs/
 # make clean   removes what the other targets made
 #
 # ARGS="..." is handed to the demonstration or to pytest.
@@ -17,7 +18,7 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types perf clean
 .NOTPARALLEL:
 .DEFAULT_GOAL := demo
 
@@ -35,6 +36,10 @@ lint: .venv/installed-test
 
 types: .venv/installed-test
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+perf: .venv/installed-test
+	@PYTHONPATH=bench $(BIN)/python bench/perf/compare.py \
+	  --markdown docs/performance.md --plot docs/performance.png $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
