@@ -21,11 +21,12 @@ BARE = [*QUICK, "--chain", "none", "--no-in-place"]
 
 
 def bench(*args, **popen):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So it is in the background of a shell, and children would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "minijax", "bench", *args],
-        # In the background of a shell interrupts are ignored, and children inherit it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
