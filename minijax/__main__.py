@@ -4,19 +4,17 @@ It holds no more than the reading of arguments and the printing of facts. Bad in
 answered with one sentence on standard error and exit status 2.
 """
 
-import argparse
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
 
 import minijax
 from minijax import demo
+from minijax.command_line import OneSentenceParser, package_version
 
 PACKAGES = ("minijax-compiler", "jaxlib", "numpy", "ml_dtypes")
 SETTINGS = (
@@ -26,27 +24,6 @@ SETTINGS = (
     "NPROC",
     "TF_CPP_MIN_LOG_LEVEL",
 )
-
-
-class OneSentenceParser(argparse.ArgumentParser):
-    """An argument parser that answers a mistake with a sentence, not with a page."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print `message` as one line and exit with status 2."""
-        text = message.strip().partition("\n")[0].rstrip(".")
-        self.exit(2, f"{self.prog}: {text}.\n")
-
-
-def package_version(name: str) -> str:
-    """The installed version of a distribution.
-
-    >>> package_version("no-such-distribution")
-    'not installed'
-    """
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def facts() -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ LAYERS = {
     **{name: name for name in ("core", "lowering", "runtime", "lax", "transforms")},
     **dict.fromkeys(("numpy", "random", "nn", "tree", "sharding", "debug"), "public"),
     **dict.fromkeys(("errors", "experimental"), "public"),
-    **dict.fromkeys(("__main__", "demo", "tour"), "top"),
+    **dict.fromkeys(("__main__", "command_line", "demo", "tour"), "top"),
 }
 SEES = {
     "core": {"core"},

@@ -59,6 +59,20 @@ def _warm(once: Callable[[], Any], budget: Budget, clock: Clock) -> None:
             return
 
 
+def _sampled(
+    once: Callable[[], float], budget: Budget, clock: Clock, least: int
+) -> list[float]:
+    """Samples until the budget is spent, and at least so many."""
+    samples: list[float] = []
+    with _no_collection():
+        begin = clock()
+        while len(samples) < budget.iterations:
+            if len(samples) >= least and clock() - begin > budget.seconds:
+                break
+            samples.append(once())
+    return samples
+
+
 def call_and_block(
     run: Callable[[Any], Any],
     feed: Callable[[], Any],
@@ -86,14 +100,7 @@ def call_and_block(
         return clock() - begin
 
     _warm(once, budget, clock)
-    samples: list[float] = []
-    with _no_collection():
-        begin = clock()
-        while len(samples) < budget.iterations:
-            if len(samples) >= least and clock() - begin > budget.seconds:
-                break
-            samples.append(once())
-    return samples
+    return _sampled(once, budget, clock, least)
 
 
 def in_flight(
@@ -114,14 +121,7 @@ def in_flight(
         return (clock() - begin) / IN_FLIGHT
 
     _warm(once, Budget(0, min(1, budget.warmup), budget.seconds), clock)
-    samples: list[float] = []
-    with _no_collection():
-        begin = clock()
-        while len(samples) < budget.iterations:
-            if len(samples) >= least and clock() - begin > budget.seconds:
-                break
-            samples.append(once())
-    return samples
+    return _sampled(once, budget, clock, least)
 
 
 LOOPS = {"host": call_and_block, "none": in_flight}

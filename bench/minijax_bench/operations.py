@@ -39,6 +39,11 @@ class Setting:
     concat: int = 0
 
     @property
+    def mesh_text(self) -> str:
+        """The mesh as `--mesh` takes it."""
+        return ",".join(f"{name}={n}" for name, n in self.mesh.shape.items())
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The mesh axes: those left alone, then those the collective goes over."""
         return (*(a for a in self.mesh.axis_names if a not in self.axes), *self.axes)

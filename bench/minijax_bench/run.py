@@ -114,7 +114,7 @@ class Runner:
         """Measures one row. Its error, if any, is in it."""
         count = trial.count_for(op, s, size)
         setting = {
-            "mesh": sizes_of(s),
+            "mesh": s.mesh_text,
             "axes": ",".join(s.axes),
             "groups": [list(g) for g in s.groups] if s.groups else None,
             "layout": s.layout,
@@ -315,11 +315,6 @@ def _identity(s: Setting, x: Any) -> Callable[[Any], Any]:
 def _copies(copy: _Program, x: Any) -> Callable[[], Any]:
     """A feed of new copies of `x`, each ready before it is given."""
     return lambda: copy.call(x).block_until_ready()
-
-
-def sizes_of(s: Setting) -> str:
-    """The mesh as `--mesh` takes it."""
-    return ",".join(f"{name}={n}" for name, n in s.mesh.shape.items())
 
 
 def plan(

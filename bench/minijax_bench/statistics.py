@@ -137,6 +137,19 @@ def slope(lengths: Sequence[int], times: Sequence[float]) -> Slope:
     return Slope(float(f"{launch:.12g}"), float(f"{exchange:.12g}"))
 
 
+def _drawn_medians(values: np.ndarray[Any, Any], random: Any) -> Any:
+    """The medians of samples drawn from the values, with replacement."""
+    draws = random.integers(0, len(values), (_DRAWS, len(values)))
+    return np.median(values[draws], axis=1)
+
+
+def _band(drawn: Any, level: float) -> tuple[float, float]:
+    """Between which two numbers the middle `level` of what was drawn lies."""
+    tail = 50 * (1 - level)
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return float(low), float(high)
+
+
 def ratio_band(
     new: Sequence[float], old: Sequence[float], level: float = 0.95
 ) -> tuple[float, float, float]:
@@ -149,13 +162,8 @@ def ratio_band(
     """
     random = np.random.default_rng(0)
     n, o = np.asarray(new, np.float64), np.asarray(old, np.float64)
-    drawn = [
-        np.median(x[random.integers(0, len(x), (_DRAWS, len(x)))], axis=1)
-        for x in (n, o)
-    ]
-    tail = 50 * (1 - level)
-    low, high = np.percentile(drawn[0] / drawn[1], [tail, 100 - tail])
-    return float(np.median(n) / np.median(o)), float(low), float(high)
+    above, below = (_drawn_medians(x, random) for x in (n, o))
+    return float(np.median(n) / np.median(o)), *_band(above / below, level)
 
 
 def median_band(
@@ -170,7 +178,4 @@ def median_band(
     """
     random = np.random.default_rng(0)
     x = np.asarray(values, np.float64)
-    drawn = np.median(x[random.integers(0, len(x), (_DRAWS, len(x)))], axis=1)
-    tail = 50 * (1 - level)
-    low, high = np.percentile(drawn, [tail, 100 - tail])
-    return float(np.median(x)), float(low), float(high)
+    return float(np.median(x)), *_band(_drawn_medians(x, random), level)

@@ -149,8 +149,7 @@ class Table:
 
     def section(self, op: Operation, s: Setting) -> None:
         """The head of the rows of one collective."""
-        mesh = ",".join(f"{name}={n}" for name, n in s.mesh.shape.items())
-        where = f"mesh {mesh}, over {','.join(s.axes)}, {s.ranks} ranks"
+        where = f"mesh {s.mesh_text}, over {','.join(s.axes)}, {s.ranks} ranks"
         if s.groups:
             where += f", groups {[list(g) for g in s.groups]}"
         if s.layout != "flat":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from minijax_bench.arguments import Parser
 from minijax_bench.environment import cores, package_version
 from minijax_bench.plots import load
 
@@ -208,7 +209,7 @@ def launches(rounds: int, only: str) -> list[tuple[Figures, Figures]]:
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """The options; a mistake ends with a sentence and status 2."""
-    parser = argparse.ArgumentParser("perf", description="minijax beside upstream JAX")
+    parser = Parser("perf", description="minijax beside upstream JAX")
     parser.add_argument("--rounds", type=int, default=5, help="launches of each")
     parser.add_argument("--only", default="", help="words of cases, with commas")
     parser.add_argument("--json", type=Path, help="keeps every figure of every launch")

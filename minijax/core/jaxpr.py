@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from minijax.core.avals import EMPTY_MESH, AbstractValue, ShapedArray
 from minijax.core.mesh import get_abstract_mesh, use_abstract_mesh
-from minijax.core.source import Source, replayed_source
+from minijax.core.source import Source, replaying
 
 if TYPE_CHECKING:
     from minijax.core.effects import Effect
@@ -256,16 +256,13 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list
     """
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    around = replayed_source.get()
-    try:
+    with replaying() as source_is:
         for eqn in jaxpr.eqns:
-            replayed_source.set(eqn.source)
+            source_is(eqn.source)
             operands = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
             with in_mesh_of(eqn.outvars):
                 results = eqn.primitive.bind(*operands, **eqn.params)
             env.update(zip(eqn.outvars, results, strict=True))
-    finally:
-        replayed_source.set(around)
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType
 from typing import NamedTuple
@@ -40,6 +42,19 @@ def is_ours(code: CodeType) -> bool:
 
 #: The source of the equation of a traced program that is being run once more.
 replayed_source: ContextVar[Source | None] = ContextVar("replayed", default=None)
+
+
+@contextmanager
+def replaying() -> Generator[Callable[[Source | None], object]]:
+    """A block that runs a program once more: gives what tells where each equation is.
+
+    The source that stood for the frames before stands for them again after it.
+    """
+    token = replayed_source.set(replayed_source.get())
+    try:
+        yield replayed_source.set
+    finally:
+        replayed_source.reset(token)
 
 
 def user_source(depth: int = 1) -> Source | None:

@@ -10,9 +10,9 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
 
 import minijax
+from minijax.command_line import OneSentenceParser
 from minijax.demo import data, model, report, train
 from minijax.demo.model import Sizes
 from minijax.demo.progress import Progress
@@ -23,15 +23,6 @@ DEFAULT_DEVICES = 8
 TOKENS = 512  # in a batch, over all devices
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that answers a mistake with a sentence, not with a page."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print `message` as one line and exit with status 2."""
-        sentence = message.strip().partition("\n")[0].rstrip(".")
-        self.exit(2, f"{self.prog}: {sentence}.\n")
-
-
 def _at_least(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(
@@ -40,9 +31,9 @@ def _at_least(least: int, text: str) -> int:
     return int(text)
 
 
-def make_parser() -> Parser:
+def make_parser() -> OneSentenceParser:
     """The parser of the demonstration's arguments."""
-    parser = Parser(
+    parser = OneSentenceParser(
         prog="python -m minijax demo",
         description="Trains a small mixture-of-experts model on this documentation, "
         "with expert parallelism, and checks it against NumPy.",

@@ -38,7 +38,7 @@ class LoweredModule:
         self, module: ir.Module, host_callbacks: list[Any], lacking: bool = False
     ):
         self.module = module
-        #: Whether it has operations that XLA has not for the platform.
+        #: Whether it shows operations that are not to be compiled for the platform.
         self.lacking = lacking
         #: The Python functions that the program calls, by index.
         self.host_callbacks = host_callbacks
@@ -112,7 +112,7 @@ def lower_to_module(
       num_partitions: how many devices it runs on.
       platform: `cpu`, `gpu` or `tpu`.
       devices: those it runs on, where they are known.
-      runnable: whether to avoid operations that XLA has not for the platform.
+      runnable: whether it is to be compiled: see `ModuleContext.substitutes`.
 
     Warns where a donated argument cannot be reused.
     """

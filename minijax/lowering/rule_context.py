@@ -36,7 +36,7 @@ from minijax.core.mesh import (
     Sharding,
 )
 from minijax.core.primitive import Primitive
-from minijax.core.source import replayed_source
+from minijax.core.source import replaying
 from minijax.lowering.dialect import (
     Region,
     attr,
@@ -67,9 +67,9 @@ class ModuleContext:
       host_callbacks: a rule that calls Python appends its function here, and its
         operation names it by the index.
       tokens: where each ordered effect is; `tokens.op` makes operations with effects.
-      runnable: whether the module is to be compiled, and not only shown. Then what XLA
-        has no operation for on the platform is made of others.
-      lacking: set by a rule that showed such an operation.
+      runnable: whether the module is to be compiled, and not only shown.
+      lacking: whether a rule showed an operation that is not to be compiled; see
+        `substitutes`.
     """
 
     __slots__ = (
@@ -97,6 +97,15 @@ class ModuleContext:
         self.functions: dict[Any, str] = {}
         self.host_callbacks: list[Any] = []
         self.tokens = Tokens()
+
+    def substitutes(self) -> bool:
+        """Whether an operation that XLA does not do well here is made of others now.
+
+        A rule asks where it has such a one. In a module that is only shown it stands
+        as it is, and that is noted.
+        """
+        self.lacking = self.lacking or not self.runnable
+        return self.runnable
 
     def add_function(
         self,
@@ -189,37 +198,31 @@ class LoweringContext:
 
     def lower_jaxpr(self, jaxpr: Jaxpr, values: Values) -> list[ir.Value]:
         """Lowers a program (without constvars) into the current block."""
-        around = replayed_source.get()
-        try:
-            return self._lower_jaxpr(jaxpr, values)
-        finally:
-            replayed_source.set(around)
-
-    def _lower_jaxpr(self, jaxpr: Jaxpr, values: Values) -> list[ir.Value]:
         env: dict[Atom, ir.Value] = dict(zip(jaxpr.invars, values, strict=True))
         live, _ = dead_code_eliminated(jaxpr, [True] * len(jaxpr.outvars))
-        for eqn in live.eqns:
-            primitive = eqn.primitive
-            ctx = LoweringContext(
-                self.module,
-                self.mesh,
-                self.manual_axes,
-                primitive,
-                [v.aval for v in eqn.invars],
-                [v.aval for v in eqn.outvars],
-            )
-            operands = [
-                env[v] if isinstance(v, Var) else _literal(v) for v in eqn.invars
-            ]
-            # For rules that trace; to search the stack would take long deep inside.
-            replayed_source.set(eqn.source)
-            with _location(primitive.name):
-                results = primitive.lowering(ctx, *operands, **eqn.params)
-            if len(results) != len(eqn.outvars):
-                raise errors.wrong_number_of_results(
-                    primitive.name, len(eqn.outvars), len(results)
+        with replaying() as source_is:
+            for eqn in live.eqns:
+                primitive = eqn.primitive
+                ctx = LoweringContext(
+                    self.module,
+                    self.mesh,
+                    self.manual_axes,
+                    primitive,
+                    [v.aval for v in eqn.invars],
+                    [v.aval for v in eqn.outvars],
                 )
-            env.update(zip(eqn.outvars, results, strict=True))
+                operands = [
+                    env[v] if isinstance(v, Var) else _literal(v) for v in eqn.invars
+                ]
+                # For rules that trace; to search the stack would take long deep inside.
+                source_is(eqn.source)
+                with _location(primitive.name):
+                    results = primitive.lowering(ctx, *operands, **eqn.params)
+                if len(results) != len(eqn.outvars):
+                    raise errors.wrong_number_of_results(
+                        primitive.name, len(eqn.outvars), len(results)
+                    )
+                env.update(zip(eqn.outvars, results, strict=True))
         return [env[v] if isinstance(v, Var) else _literal(v) for v in jaxpr.outvars]
 
     def call(

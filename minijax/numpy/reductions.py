@@ -12,7 +12,6 @@ import numpy as np
 
 from minijax.core import dtypes
 from minijax.core.errors import numpy as errors
-from minijax.core.out_sharding import canonicalize_sharding
 from minijax.core.trace import typeof
 from minijax.lax import arithmetic as ar
 from minijax.lax import compare, shapes
@@ -28,7 +27,7 @@ from minijax.lax.shapes import canonicalize_axis, expand_dims, moveaxis, reshape
 from minijax.lax.slicing import slice as cut
 from minijax.lax.statistics import any as any_of
 from minijax.lax.statistics import axes_of, max, mean, min, sum
-from minijax.transforms.axis_types import auto_axes
+from minijax.transforms.axis_types import with_out_sharding
 
 
 def _is_nan(x: Any) -> Any:
@@ -139,10 +138,7 @@ def percentile(
     def level(a: Any, q: Any) -> Any:
         return quantile(a, ar.div(q, const(q, 100)), axis, method, keepdims)
 
-    to = canonicalize_sharding(out_sharding, "jnp.percentile")
-    if to is not None:
-        level = auto_axes(level, out_sharding=to, axes=to.mesh.explicit_axes)
-    return level(a, q)
+    return with_out_sharding(level, "jnp.percentile", out_sharding)(a, q)
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")

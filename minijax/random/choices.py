@@ -30,7 +30,7 @@ from minijax.numpy.searching import searchsorted
 from minijax.numpy.shaping import moveaxis
 from minijax.random.keys import UINT32, check_key, random_bits, split
 from minijax.random.samplers import gumbel, randint, uniform
-from minijax.random.sharded import sharded
+from minijax.transforms.axis_types import with_out_sharding
 from minijax.transforms.jit import jit
 
 
@@ -68,7 +68,7 @@ def permutation(
             return _shuffle(key, asarray(x), axis)
         return take(x, _shuffle(key, arange(aval.shape[axis]), 0), axis)
 
-    return sharded(draw, "permutation", out_sharding)(key, x)
+    return with_out_sharding(draw, "permutation", out_sharding)(key, x)
 
 
 def _by_random_keys(key: Any, x: Any, axis: int) -> Any:
@@ -188,7 +188,7 @@ def categorical(
     def draw(key: Any, logits: Any) -> Any:
         return sample(key, logits, axis, shape, batch, mode)
 
-    return sharded(draw, "categorical", out_sharding)(key, logits)
+    return with_out_sharding(draw, "categorical", out_sharding)(key, logits)
 
 
 def _with_replacement(

@@ -35,7 +35,7 @@ from minijax.lax.slicing import index_in_dim
 from minijax.lax.special import erf, erf_inv
 from minijax.lax.transcendental import log, log1p
 from minijax.random.keys import check_key, random_bits, split
-from minijax.random.sharded import sharded
+from minijax.transforms.axis_types import with_out_sharding
 from minijax.transforms.jit import jit
 
 
@@ -170,7 +170,7 @@ def truncated_normal(
     def draw(key: Any, lower: Any, upper: Any) -> Any:
         return _truncated(key, lower, upper, shape, dtype)
 
-    return sharded(draw, "truncated_normal", out_sharding)(key, lower, upper)
+    return with_out_sharding(draw, "truncated_normal", out_sharding)(key, lower, upper)
 
 
 def _truncated_normal(key: Any, low: Any, high: Any, shape: Shape, dtype: Any) -> Any:
@@ -307,7 +307,7 @@ def bernoulli(
     def draw(key: Any, p: Any) -> Any:
         return _bernoulli(key, p, shape)
 
-    return sharded(draw, "bernoulli", out_sharding)(key, p)
+    return with_out_sharding(draw, "bernoulli", out_sharding)(key, p)
 
 
 def _less_than(key: Any, p: Any, shape: Shape) -> Any:
@@ -335,7 +335,7 @@ def exponential(
     def draw(key: Any) -> Any:
         return _exponential(key, shape, dtype)
 
-    return sharded(draw, "exponential", out_sharding)(key)
+    return with_out_sharding(draw, "exponential", out_sharding)(key)
 
 
 _exponential = jit(
@@ -372,7 +372,7 @@ def gumbel(
     def draw(key: Any) -> Any:
         return _gumbel(key, shape, dtype, mode or "low")
 
-    return sharded(draw, "gumbel", out_sharding)(key)
+    return with_out_sharding(draw, "gumbel", out_sharding)(key)
 
 
 def _gumbel_floats(key: Any, shape: Shape, dtype: Any, mode: str) -> Any:

@@ -26,7 +26,7 @@ from minijax.core.mesh import (
     get_abstract_mesh,
     use_abstract_mesh,
 )
-from minijax.core.out_sharding import visible
+from minijax.core.out_sharding import canonicalize_sharding, visible
 from minijax.core.pytree import tree_leaves, tree_map
 from minijax.core.trace import typeof
 from minijax.transforms.place import reshard
@@ -151,6 +151,24 @@ def _hidden(values: Any) -> Any:
     mesh = get_abstract_mesh()
     specs = tree_map(lambda x: visible(typeof(x).sharding.spec, mesh), values)
     return reshard(values, specs)
+
+
+def with_out_sharding(fun: Callable[..., Any], name: str, out_sharding: Any) -> Any:
+    """`fun`, whose result is sharded so over Explicit axes; itself for None.
+
+    For functions of arrays, the samplers above all, that let the compiler cut up their
+    steps: the mesh axes are Auto meanwhile. `name` is the function's for errors, which
+    are those of `canonicalize_sharding`.
+
+    >>> with_out_sharding(abs, "uniform", None)(-1)
+    1
+
+    Upstream: `jax/_src/random/core.py` (`maybe_auto_axes`).
+    """
+    to = canonicalize_sharding(out_sharding, name)
+    if to is None:
+        return fun
+    return auto_axes(fun, out_sharding=to, axes=to.mesh.explicit_axes)
 
 
 class _Change(NamedTuple):

@@ -68,7 +68,7 @@ class LoweredProgram(NamedTuple):
     out_shardings: list[Sharding | None]
     committed: bool
     ordered: tuple[Effect, ...]  # the module takes and returns a token for each
-    runnable: Callable[[], LoweredModule]  # what to compile where `module` lacks it
+    runnable: Callable[[], LoweredModule]  # what to compile where `module` is lacking
 
 
 def lower(
@@ -81,6 +81,7 @@ def lower(
     donated: Sequence[bool] = (),
     result_info: Sequence[str] | None = None,
     keep_unused: bool = False,
+    runnable: bool = False,
     describe: Callable[[int], str] = "argument {}".format,
 ) -> LoweredProgram:
     """Lowers a jaxpr without constvars for arguments that lie as told.
@@ -89,6 +90,7 @@ def lower(
       placements: per argument where it lies now.
       in_shardings, out_shardings: what the user asked for; None leaves it open.
       donated: which arguments' memory may be reused.
+      runnable: whether it is only to be compiled, and nobody will look at its text.
       describe: names an argument by position, for errors.
     """
     count = len(jaxpr.invars)
@@ -123,7 +125,7 @@ def lower(
         devices=devices,
     )
     return LoweredProgram(
-        lowering(),
+        lowering(runnable=runnable),
         devices,
         mesh,
         kept,

@@ -88,14 +88,15 @@ def _compile(
         frozenset() if effects is None else effects(*avals, **params),
     )
     jaxpr = Jaxpr([], invars, outvars, [eqn])
+    kinds = [placement(x) for x in args]
     lowered = lower(
         jaxpr,
         params.get("name", primitive.name),
-        [placement(x) for x in args],
+        kinds,
+        runnable=True,
         describe=f"argument {{}} of {primitive.name}".format,
     )
     executable = compile_lowered(lowered)
-    kinds = [placement(x) for x in args]
     return executable.caller(kinds, kept=lowered.kept), executable
 
 

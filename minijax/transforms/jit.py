@@ -202,7 +202,7 @@ class JitFunction:
         return tree_unflatten(traced.out_tree, outs)
 
     def _lower(
-        self, static: Static, leaves: Sequence[Any], tree: Any
+        self, static: Static, leaves: Sequence[Any], tree: Any, runnable: bool = False
     ) -> tuple[_Traced, compiling.LoweredProgram]:
         traced = self._trace(static, leaves, tree)
         params = self._params(static, traced)
@@ -225,12 +225,13 @@ class JitFunction:
             donated=params["donated_invars"],
             result_info=_result_paths(traced.out_tree),
             keep_unused=self._options.keep_unused,
+            runnable=runnable,
             describe=describe,
         )
         return traced, lowered
 
     def _compile(self, static: Static, leaves: Sequence[Any], tree: Any) -> _Ready:
-        traced, lowered = self._lower(static, leaves, tree)
+        traced, lowered = self._lower(static, leaves, tree, runnable=True)
         return _ready(traced, lowered, [compiling.placement(x) for x in leaves])
 
 

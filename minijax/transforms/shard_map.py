@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 from minijax.core.arguments import argument_names
@@ -210,9 +210,8 @@ class _Call:
         values = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         avals = [typeof(x) for x in values]
         in_specs = [s for s in specs if s is not None]
-        places = partial(
-            self._places, in_tree, self.in_specs, specs, "the passed args", "in"
-        )
+        described = in_tree, self.in_specs, specs, "the passed args", "in"
+        places = cache(partial(self._places, *described))
         self._check_rank("in", places, in_specs, avals)
         self._check_divides(places, in_specs, avals)
         self._check_explicit(in_specs, avals)
@@ -391,9 +390,8 @@ class _Call:
 
     def _check_out(self, body: _Body, avals: Sequence[Any]) -> None:
         base = f"{self.name}(*args)"
-        places = partial(
-            self._places, body.out_tree, self.out_specs, body.out_specs, base, "out"
-        )
+        described = body.out_tree, self.out_specs, body.out_specs, base, "out"
+        places = cache(partial(self._places, *described))
         self._check_rank("out", places, body.out_specs, avals)
         if self.check_vma:
             self._check_replication(places, body.out_specs, avals)

@@ -16,7 +16,7 @@ from typing import Any
 from minijax.core.avals import abstract_token
 from minijax.core.jaxpr import Jaxpr, JaxprEqn, Literal, Var, in_mesh_of
 from minijax.core.linear import UndefinedPrimal, Zero, is_undefined
-from minijax.core.source import replayed_source
+from minijax.core.source import replaying
 from minijax.core.staging import stage_body
 from minijax.lax.rules import add_any, instantiate
 
@@ -42,14 +42,11 @@ def backward_pass(
     cts: dict[Var, Any] = {}
     for var, ct in zip(jaxpr.outvars, cotangents, strict=True):
         _accumulate(cts, var, ct, linear)
-    around = replayed_source.get()
-    try:
+    with replaying() as source_is:
         for eqn in reversed(backward):
-            replayed_source.set(eqn.source)
+            source_is(eqn.source)
             with in_mesh_of(eqn.outvars):
                 _transpose_eqn(eqn, values, linear, cts)
-    finally:
-        replayed_source.set(around)
     return [
         cts.pop(v, Zero(v.aval.to_cotangent())) if v in linear else None
         for v in jaxpr.invars

@@ -216,10 +216,7 @@ def _chunks(ctx: Any, split: int, concat: int, size: int) -> Plan | None:
     if ctx.module.platform != "cpu" or ctx.manual_axes != set(ctx.mesh.axis_names):
         return None
     chunks = plan(ctx.avals_in[0], split, concat, size)
-    if chunks and not ctx.module.runnable:
-        ctx.module.lacking = True  # shown is the StableHLO op
-        return None
-    return chunks
+    return chunks if chunks and ctx.module.substitutes() else None
 
 
 def group_of(ctx: Any, names: tuple[str, ...], groups: Groups) -> int:

@@ -144,9 +144,7 @@ def _type(
 def _lowering(
     ctx: Any, *values: Any, axis_name: tuple[str, ...], axis_index_groups: Groups
 ) -> list[Any]:
-    if ctx.module.platform == "cpu" and not ctx.module.runnable:
-        ctx.module.lacking = True
-    elif ctx.module.platform == "cpu":
+    if ctx.module.platform == "cpu" and ctx.module.substitutes():
         how = {"names": axis_name, "groups": axis_index_groups}
         with extend_axis_env(ctx.mesh.shape.items()):
             return composed(_by_gathers)(ctx, *values, **how)

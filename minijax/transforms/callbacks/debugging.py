@@ -283,9 +283,16 @@ def _callback_eager(
 
 
 @debug_print_p.def_lowering
-def _print_lowering(
-    ctx: Any,
-    *values: Any,
+def _print_lowering(ctx: Any, *values: Any, **params: Any) -> list[Any]:
+    return _callback_lowering(ctx, *values, **_as_callback(**params))
+
+
+def _print_eager(*args: Any, **params: Any) -> list[Any]:
+    return _callback_eager(*args, **_as_callback(**params))
+
+
+def _as_callback(
+    *,
     fmt: str,
     has_placeholders: bool,
     in_tree: PyTreeDef,
@@ -294,42 +301,13 @@ def _print_lowering(
     partitioned: bool,
     static_args: Any,
     **_: Any,
-) -> list[Any]:
-    params = _as_callback(
-        fmt, has_placeholders, in_tree, np_printoptions, ordered, static_args
-    )
-    return _callback_lowering(ctx, *values, partitioned=partitioned, **params)
-
-
-def _print_eager(
-    *args: Any,
-    fmt: str,
-    has_placeholders: bool,
-    in_tree: PyTreeDef,
-    np_printoptions: Any,
-    ordered: bool,
-    static_args: Any,
-    **_: Any,
-) -> list[Any]:
-    params = _as_callback(
-        fmt, has_placeholders, in_tree, np_printoptions, ordered, static_args
-    )
-    return _callback_eager(*args, **params)
-
-
-def _as_callback(
-    fmt: str,
-    placeholders: bool,
-    in_tree: PyTreeDef,
-    options: Any,
-    ordered: bool,
-    static: Any,
 ) -> dict[str, Any]:
     """Printing as the parameters of a `debug_callback`."""
-    show = partial(_print, fmt, options, placeholders)
+    show = partial(_print, fmt, np_printoptions, has_placeholders)
     return {
-        "callback": DebugCallback(show, in_tree, static),
+        "callback": DebugCallback(show, in_tree, static_args),
         "effect": ordered_debug_effect if ordered else debug_effect,
+        "partitioned": partitioned,
     }
 
 

@@ -35,6 +35,16 @@ def _mesh(shape=(4,), axes=("i",)):
     return minijax.make_mesh(shape, axes, axis_types=auto)
 
 
+def _exchange():
+    """Over four devices, tiled, along the only dimension that is sharded."""
+    return minijax.shard_map(
+        lambda x: minijax.lax.all_to_all(x, "i", 0, 0, tiled=True),
+        mesh=_mesh(),
+        in_specs=P("i"),
+        out_specs=P("i"),
+    )
+
+
 def _compiled(x, names="i", shape=(4,), *args, donate=(), **options):
     """The result, and whether the loop was compiled."""
     options = {"tiled": True} | options
@@ -123,13 +133,7 @@ def test_nothing_to_send(small):
 
 def test_the_gradient(small):
     x = _bits((32, 64), np.int8).astype(np.float32)
-    mesh = _mesh()
-    f = minijax.shard_map(
-        lambda x: minijax.lax.all_to_all(x, "i", 0, 0, tiled=True),
-        mesh=mesh,
-        in_specs=P("i"),
-        out_specs=P("i"),
-    )
+    f = _exchange()
     weights = np.arange(x.size, dtype=np.float32).reshape(x.shape)
     grad = minijax.jit(minijax.grad(lambda x: (f(x) * weights).sum()))(x)
     # An exchange is its own inverse, and so its own transpose.
@@ -138,13 +142,7 @@ def test_the_gradient(small):
 
 def test_a_large_operand_shows_the_op_and_compiles_the_loop():
     x = np.zeros((8 * 4, all_to_all_cpu.THRESHOLD // 32), np.float32)
-    mesh = _mesh()
-    f = minijax.shard_map(
-        lambda x: minijax.lax.all_to_all(x, "i", 0, 0, tiled=True),
-        mesh=mesh,
-        in_specs=P("i"),
-        out_specs=P("i"),
-    )
+    f = _exchange()
     lowered = minijax.jit(f).lower(x)
     assert "stablehlo.while" not in lowered.as_text()
     assert "stablehlo.while" in str(lowered._lowered.runnable())
